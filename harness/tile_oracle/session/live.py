@@ -137,7 +137,6 @@ class LiveSession(Session):
             for problem in sets.problems
         }
         rankings = rankings_of(self.offers.values(), sets.problems)
-        native = bool(self.options.kernels.sources)
         plan = make_plan(
             self.options,
             self.target.arch,
@@ -145,8 +144,7 @@ class LiveSession(Session):
             None,
             offered,
             rankings,
-            native=native,
-            sources=[one.kernels for one in self.target.compiled],
+            sources=[one.kernels for one in self.target.compiled] if self.options.kernels.sources else [],
         )
         return replace(plan, notes=(*plan.notes, *(one.describe() for one in self.offers.values())))
 

@@ -11,7 +11,7 @@ from tile_oracle.errors import KernelError, ProblemError, RuleError
 from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.files.table_file import csv_text
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.problem import problem_from_id
 
 
 def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, frozenset[str]]:
@@ -24,17 +24,19 @@ def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, f
     listed: dict[str, set[str]] = {}
     names: dict[int, dict[str, str]] = {}
     for line, problem, kernel in _rows(path):
-        found = _problem_id(path, line, problem)
-        pool = pools.get(found)
-        if pool is None:
-            raise RuleError(f"{path}:{line}: {problem[:200]} is in none of the problem sets of --problem-set")
-        known = names.setdefault(id(pool), {n: k.name for k in pool for n in (k.name, k.short_name)})
-        name = known.get(kernel) or known.get(_whole_name(path, line, kernel))
-        if name is None:
-            raise RuleError(
-                f"{path}:{line}: {kernel[:200]} is not a candidate for {found}: choose the --kernel-set (and "
-                "target) that it is from"
-            )
+        try:
+            found: str = problem_from_id(problem).id
+            if (pool := pools.get(found)) is None:
+                raise RuleError(f"{problem[:200]} is in none of the problem sets of --problem-set")
+            known = names.setdefault(id(pool), {n: k.name for k in pool for n in (k.name, k.short_name)})
+            name = known.get(kernel) or known.get(parse_kernel_name(kernel).name)
+            if name is None:
+                raise RuleError(
+                    f"{kernel[:200]} is not a candidate for {found}: choose the --kernel-set (and target) "
+                    "that it is from"
+                )
+        except (RuleError, ProblemError, KernelError) as error:
+            raise RuleError(f"{path}:{line}: {error}") from None
         listed.setdefault(found, set()).add(name)
     if not listed:
         raise RuleError(f"{path} lists no pair: it needs rows below the header problem,kernel")
@@ -50,30 +52,12 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
                 raise RuleError(
                     f"{path} has no column {sorted(missing)[0]}: it needs the columns problem and kernel"
                 )
-            return [
-                (
-                    reader.line_num,
-                    cell_text((row["problem"] or "").strip()),
-                    cell_text((row["kernel"] or "").strip()),
-                )
-                for row in reader
-            ]
+            return [(reader.line_num, _cell(row["problem"]), _cell(row["kernel"])) for row in reader]
     except OSError as error:
         raise RuleError(f"cannot read the pairs in {path}: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise RuleError(f"{path} is not a CSV file of pairs: {str(error)[:200]}") from None
 
 
-def _problem_id(path: Path, line: int, text: str) -> str:
-    try:
-        problem: Problem = problem_from_id(text)
-    except ProblemError as error:
-        raise RuleError(f"{path}:{line}: {error}") from None
-    return problem.id
-
-
-def _whole_name(path: Path, line: int, text: str) -> str:
-    try:
-        return parse_kernel_name(text).name
-    except KernelError as error:
-        raise RuleError(f"{path}:{line}: {error}") from None
+def _cell(text: str | None) -> str:
+    return cell_text((text or "").strip())

@@ -179,12 +179,10 @@ def make_plan(
     offered: Offered | None = None,
     rankings: Offered | None = None,
     *,
-    native: bool = True,
     sources: Sequence[KernelSource | None] = (None,),
 ) -> Plan:
     """recorded: the candidates of a replay, which override the kernel set; None: those of the kernel set.
-    offered, rankings: see Plan. native: whether the kernels of the sources are candidates. sources: those
-    of the session; None is the kernel set.
+    offered, rankings: see Plan. sources: those whose kernels are candidates; None is the kernel set.
 
     Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used.
     """
@@ -195,21 +193,19 @@ def make_plan(
             f"--problem-set {problem_set.name} has problems of {' and '.join(ops)}: a run records one "
             "operation, so run each on its own"
         )
-    pools: Pools = dict.fromkeys((problem.kind for problem in problem_set.problems), ())
-    notes: tuple[str, ...] = ()
     try:
-        if native:
-            pools, notes = _of_sources(options, arch, problem_set, sources)
-            # Asked about the kernels of all kinds at once, since a source may have none of some kinds.
-            names = set(kept((kernel for pool in pools.values() for kernel in pool), where))
-            pools = {kind: tuple(one for one in pool if one in names) for kind, pool in pools.items()}
+        pools, notes = _of_sources(options, arch, problem_set, sources)
+        # Asked about the kernels of all kinds at once, since a source may have none of some kinds.
+        names = set(kept((kernel for pool in pools.values() for kernel in pool), where))
+        pools = {kind: tuple(one for one in pool if one in names) for kind, pool in pools.items()}
     except RuleError:
         if recorded is None:
             raise
-        pools, notes = dict.fromkeys(pools, ()), ()  # the recorded kernels suffice
+        # The recorded kernels suffice.
+        pools, notes = dict.fromkeys((problem.kind for problem in problem_set.problems), ()), ()
     if recorded is not None:
         pools = _as_recorded(pools, recorded, where)
-    if native and (lacking := [kind for kind, pool in pools.items() if not pool]):
+    if sources and (lacking := [kind for kind, pool in pools.items() if not pool]):
         raise RuleError(_why_none(options, arch, lacking[0], sources))
     every_note = (*reading_notes(problem_set), *notes)
     plan = Plan(problem_set, pools, notes=every_note, offered=offered or {}, rankings=rankings or {})

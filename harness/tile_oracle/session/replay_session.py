@@ -55,7 +55,7 @@ class ReplaySession(Session):
             None if options.kernel_set_asked else own,
             recording.of_libraries(),
             rankings_of(recorded_offers(recording.paths), asked.problems),
-            native=bool(own) or options.kernel_set_asked,
+            sources=(None,) if own or options.kernel_set_asked else (),
         )
         pool = plan.all_kernels
         for part in plan.sets:
