@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.history.made_runs import noisy_means
-from tile_oracle.history.steps import find_steps, odd_last
+from tile_oracle.history.steps import find_steps
 
 
 @pytest.mark.parametrize("count", [20, 100])
@@ -61,12 +61,7 @@ def test_few_nights_settle_nothing() -> None:
     assert not any(step.settled for step in find_steps(np.array([95.0, 95.1, 94.9, 90.0, 90.1, 89.9])))
 
 
-def test_one_odd_night_is_no_level_but_is_said_when_it_is_the_last() -> None:
+def test_one_odd_night_is_no_level() -> None:
     values = noisy_means(30, 3, noise=0.1)
     values[12] -= 3
     assert not any(step.settled for step in find_steps(values))
-    assert odd_last(noisy_means(30, 3, noise=0.1), []) is None
-    values = noisy_means(30, 3, noise=0.1)
-    values[-1] -= 1
-    odd = odd_last(values, [])
-    assert odd.value < odd.low

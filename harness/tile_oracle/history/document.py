@@ -35,7 +35,6 @@ def _group(group: Group) -> dict[str, Any]:
             for trend in group.trends
             for step in trend.steps
         ],
-        "odd_last": {trend.figure.name: asdict(trend.odd) for trend in group.trends if trend.odd is not None},
         "searched_for_steps": list(JUDGED),
         "made_by_changes": [asdict(mark) for mark in group.marks],
         "changes": [

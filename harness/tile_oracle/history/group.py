@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tile_oracle.history.steps import OddValue, Step, find_steps, odd_last
+from tile_oracle.history.steps import Step, find_steps
 from tile_oracle.history.summary import MADE_BY, RunSummary
 from tile_oracle.model.store import MANY_DEVICES
 
@@ -72,13 +72,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Trend:
-    """One figure's steps and its odd last value. at: the runs' indices, in the order of `values`."""
+    """One figure's steps. at: the indices of the runs that have it."""
 
     figure: Figure
     at: Sequence[int]
-    values: Array
     steps: Sequence[Step]
-    odd: OddValue | None
 
 
 @dataclass(frozen=True)
@@ -133,9 +131,7 @@ class Group:
                 if value is not None and math.isfinite(value) and self.runs[at].complete
             ]
             values = np.array([value for _, value in pairs], dtype=np.float64)
-            steps = find_steps(values)
-            odd = odd_last(values, steps) if len(values) else None
-            found.append(Trend(figure, [at for at, _ in pairs], values, steps, odd))
+            found.append(Trend(figure, [at for at, _ in pairs], find_steps(values)))
         return found
 
     @cached_property

@@ -73,8 +73,8 @@ def _steps(group: Group) -> Table:
     for row in trend_rows(group):
         css = "open" if row.kind == "open" else "good" if row.better else "bad"
         figures = [Cell(text) for text in (row.figure, row.before, row.after, row.change, row.interval)]
-        when, p_value = Cell(row.when, note=row.between), "" if row.p_value is None else f"{row.p_value:.3f}"
-        rows.append([Cell(row.kind, css=f"badge {css}"), *figures, when, Cell(p_value), Cell(row.changed)])
+        last = [Cell(row.when, note=row.between), Cell(f"{row.p_value:.3f}"), Cell(row.changed)]
+        rows.append([Cell(row.kind, css=f"badge {css}"), *figures, *last])
     columns = [
         *(Column("outcome"), Column("figure", "plain")),
         *numbers("before", "after", "change", "95 % interval"),

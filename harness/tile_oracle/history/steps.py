@@ -13,7 +13,7 @@
    the residuals of both segments (Antoch, Huskova and Veraverbeke, Journal of Nonparametric Statistics 5,
    1995).
 
-Nights count as independent. A level has at least LEAST values; `odd_last` tests the last night alone.
+Nights count as independent. A level has at least LEAST values.
 """
 
 from __future__ import annotations
@@ -67,15 +67,6 @@ class Step:
         return self.p_value <= SIGNIFICANCE
 
 
-@dataclass(frozen=True)
-class OddValue:
-    """The last value, if it lies outside of the range that the values of its level predict for one more."""
-
-    value: float
-    low: float
-    high: float
-
-
 def find_steps(values: Array) -> list[Step]:
     """Returns the steps of a series, oldest first. values: finite, in the order of time."""
     values = _without_odd(np.asarray(values, dtype=np.float64))
@@ -84,25 +75,6 @@ def find_steps(values: Array) -> list[Step]:
     return [
         _step(values, start, at, end, rng) for start, at, end in zip(ends, ends[1:], ends[2:], strict=False)
     ]
-
-
-def odd_last(values: Array, steps: list[Step]) -> OddValue | None:
-    """Returns the last value, if it differs from the others since the last step by more than their scatter.
-
-    The range is the prediction interval of one more normal value (Hahn and Meeker, Statistical Intervals,
-    1991, section 4.7) at 1 - SIGNIFICANCE; at least LEAST + 2 other values are needed.
-    """
-    import scipy.stats  # not at the top: it is slow to import
-
-    others = np.asarray(values[steps[-1].at if steps else 0 : -1], dtype=np.float64)
-    if len(others) < LEAST + 2:
-        return None
-    centre, scatter = float(others.mean()), float(others.std(ddof=1))
-    reach = float(scipy.stats.t.ppf(1 - SIGNIFICANCE / 2, len(others) - 1))
-    reach *= scatter * math.sqrt(1 + 1 / len(others))
-    last = float(values[-1])
-    tiny = 1e-9 * max(abs(centre), abs(last))
-    return OddValue(last, centre - reach, centre + reach) if abs(last - centre) > reach + tiny else None
 
 
 def noise_of(values: Array) -> float:

@@ -40,9 +40,8 @@ def day(when: str) -> str:
 
 @dataclass(frozen=True)
 class TrendRow:
-    """A step, or an odd last value. kind: "step" or "open" (not settled). better: whether the figure rose.
-    unit: of the change. between: the range of the beginning, "" if it is one run. changed: what else changed
-    there, or what an odd value means."""
+    """A step. kind: "step" or "open" (not settled). better: whether the figure rose. unit: of the change.
+    between: the range of the beginning, "" if it is one run. changed: what else changed there."""
 
     kind: str
     better: bool
@@ -50,21 +49,16 @@ class TrendRow:
     before: str
     after: str
     when: str
-    change: str = ""
-    unit: str = ""
-    interval: str = ""
-    between: str = ""
-    p_value: float | None = None
-    changed: str = ""
+    change: str
+    unit: str
+    interval: str
+    between: str
+    p_value: float
+    changed: str
 
     @property
     def sentence(self) -> str:
         """The row for a terminal."""
-        if self.p_value is None:
-            return (
-                f"{self.figure}: the last run has {self.after}; its level predicts {self.before} (99 %). "
-                "Further runs tell whether it is a step"
-            )
         return (
             f"{self.figure}: {self.before} -> {self.after} ({self.change} {self.unit}, 95 % interval "
             f"{self.interval}) from {self.when}"
@@ -76,11 +70,10 @@ class TrendRow:
 
 
 def trend_rows(group: Group) -> list[TrendRow]:
-    """Odd last values, then all steps, newest first."""
-    odd = [_odd_row(group, trend) for trend in group.trends if trend.odd is not None]
+    """Returns all steps, newest first."""
     steps = [(step, trend) for trend in group.trends for step in trend.steps]
     steps.sort(key=lambda one: one[1].at[one[0].at], reverse=True)
-    return odd + [_step_row(group, trend, step) for step, trend in steps]
+    return [_step_row(group, trend, step) for step, trend in steps]
 
 
 def _step_row(group: Group, trend: Trend, step: Step) -> TrendRow:
@@ -100,18 +93,6 @@ def _step_row(group: Group, trend: Trend, step: Step) -> TrendRow:
         "" if first is last else f"{day(first.when)} to {day(last.when)}",
         step.p_value,
         ", ".join(mark_text(mark) for mark in near[:4]),
-    )
-
-
-def _odd_row(group: Group, trend: Trend) -> TrendRow:
-    figure, odd = trend.figure, trend.odd
-    assert odd is not None
-    expected = f"{bare(figure, odd.low)} to {number(figure, odd.high)}"
-    return TrendRow(
-        *("open", odd.value > odd.high, figure.title, expected, number(figure, odd.value)),
-        day(group.runs[trend.at[-1]].when),
-        changed="the last run is outside of what its level predicts (99 %): further runs tell whether it is "
-        "a step",
     )
 
 
