@@ -23,7 +23,7 @@ from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import FILES, check_bytes
 from tile_oracle.model.forest import Forest
-from tile_oracle.model.model_text import read_model_text, why_not_a_sum
+from tile_oracle.model.model_text import read_model_text, why_not_a_sum, without_footer
 from tile_oracle.model.store import SPEC_FILE, booster_file, no_model_there, read_json, read_manifest
 from tile_oracle.operation import operations
 
@@ -160,7 +160,8 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
 
 
 def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
-    """Returns the file of a target's model, and LightGBM's text in it, checked once for each text.
+    """Returns the file of a target's model, and LightGBM's text in it up to the end of the trees, checked
+    once for each text.
 
     Raises ModelError like `read_booster`.
     """
@@ -169,7 +170,7 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
     if digest not in _CHECKED:
         read_model_text(text, str(path))
         _CHECKED.add(digest)
-    return path, text
+    return path, without_footer(text)
 
 
 def _unchecked_text(folder: Path, target: str, number: int) -> tuple[Path, str]:

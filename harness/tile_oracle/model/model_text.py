@@ -8,7 +8,6 @@ of the length that the tree states, indices in range, and a proper tree.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -92,14 +91,11 @@ _PER_SPLIT = tuple(name for name in _LISTS if not name.startswith(("leaf_", "cat
 
 _HEADER_LINES = {key: re.compile(value) for key, value in _HEADER.items()}
 _TREE_LINES = {key: re.compile(value) for key, value in _OF_TREE.items()} | dict.fromkeys(_LISTS)
-_PARAMETER = re.compile(r"\[[a-z_0-9]{1,60}: [^\x00-\x1f\x7f]*\]")
-_IMPORTANCE = re.compile(rf"{_TOKEN}={_LOOSE}")
 _END = b"\nend of trees\n"
 _CATEGORICAL = 1
 _LARGEST_DECISION = 11
 """Categorical, default left, and one of three kinds of missing value in the next two bits."""
 _SHOWN = 60
-_MAX_CATEGORICAL_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -142,8 +138,16 @@ def read_model_text(text: str, where: str = "the model") -> ModelText:
     leaves = np.array([int(tree["num_leaves"]) for tree in trees], dtype=np.int64)
     if trees:
         _check_trees(columns, leaves, np.array([len(one) for one in sets]), features, where)
-    _check_footer(data[begin + sum(sizes) :], where)
+    if not data[begin + sum(sizes) :].startswith(_END[1:]):
+        raise _wrong(where, "tree_sizes leaves out trees")
     return ModelText(tuple(header["feature_names"].split(" ")), leaves, columns, sets)
+
+
+def without_footer(text: str) -> str:
+    """Returns the text without what follows the trees: importances, parameters and the categories of pandas,
+    which say nothing about predictions."""
+    head, end, _ = text.partition(_END.decode())
+    return head + end
 
 
 def why_not_a_sum(text: str) -> str:
@@ -282,44 +286,6 @@ def _category_sets(tree: Mapping[str, str], number: int, where: str) -> tuple[np
     if any(begin >= end for begin, end in pairwise(bounds)) or min(words) < 0:
         raise _wrong(where, f"cat_boundaries or cat_threshold of tree {number} cannot be right")
     return tuple(np.array(words[begin:end], dtype=np.uint32) for begin, end in pairwise(bounds))
-
-
-def _check_footer(footer: bytes, where: str) -> None:
-    """Checks what follows the trees: importances, parameters and the categories of pandas."""
-    try:
-        lines = footer.decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise _wrong(where, "what follows the trees is not UTF-8 text") from None
-    if lines[:1] != ["end of trees"]:
-        raise _wrong(where, f"after its last tree stands {lines[0][:_SHOWN]!r}: tree_sizes leaves out trees")
-    part = "end of trees"
-    order = ("end of trees", "feature_importances:", "parameters:", "end of parameters", "pandas_categorical")
-    for line in lines[1:]:
-        name = "pandas_categorical" if line.startswith("pandas_categorical:") else line
-        if not line:
-            continue
-        if name in order and order.index(name) > order.index(part):
-            part = name
-            if name == "pandas_categorical":
-                _check_pandas_categories(line.partition(":")[2], where)
-        elif not (
-            (part == "feature_importances:" and _IMPORTANCE.fullmatch(line))
-            or (part == "parameters:" and _PARAMETER.fullmatch(line))
-        ):
-            raise _wrong(where, f"after {part!r} stands {line[:_SHOWN]!r}")
-    if part == "parameters:":
-        raise _wrong(where, "its parameters have no end")
-
-
-def _check_pandas_categories(text: str, where: str) -> None:
-    if len(text) > _MAX_CATEGORICAL_CHARACTERS:
-        raise _wrong(where, "pandas_categorical is too long")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _wrong(where, f"pandas_categorical is {text[:_SHOWN]!r}, which is not JSON") from None
-    if value is not None and not isinstance(value, list):
-        raise _wrong(where, "pandas_categorical is neither null nor a list")
 
 
 def _column(

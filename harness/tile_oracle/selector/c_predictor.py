@@ -18,7 +18,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.model.model_folder import read_booster_text
-from tile_oracle.model.model_text import ModelText, read_model_text
+from tile_oracle.model.model_text import ModelText, read_model_text, without_footer
 from tile_oracle.selector.native_library import compile_in
 from tile_oracle.selector.parity import Parity
 
@@ -85,7 +85,7 @@ def model_text(model: Path) -> tuple[Path, str]:
         raise ModelError(
             f"{model} is MIOpen's binary form {kind}: give the LightGBM text that it was made from"
         )
-    return model, data.decode("utf-8", "replace")
+    return model, without_footer(data.decode("utf-8", "replace"))
 
 
 def what_is_read(model: Path) -> str:
