@@ -54,7 +54,7 @@ def ranking(registry: Registry, *kernels: Kernel) -> Registry:
     """The registry with a model that ranks these kernels of one kind, best first."""
     order = [(kernel, 1.0 / place) for place, kernel in enumerate(kernels, 1)]
     made = Candidates(kernels, lambda problem, k: order[:k], "made", "python")
-    registry._pools._loaded[kernels[0].kind] = made
+    registry._loaded[kernels[0].kind] = made
     return registry
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
@@ -16,11 +18,13 @@ from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.problem import Problem
+from tile_oracle.model.fitting_model import ModelsFor, models_for, named_for, pool_of_model
+from tile_oracle.model.store import model_places
+from tile_oracle.pool import listed_pool, pool_of_kind
+from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.operands import read_output, shared_files, taken_operands
-from tile_oracle.registry.pools import Pools
-from tile_oracle.registry.rankers import AUTO, Candidates
+from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates, load_candidates
 from tile_oracle.registry.results import MODEL, TUNED, Failed, Pick, RunResult
 from tile_oracle.registry.tuned import Found, TunedResults
 from tile_oracle.targets import TargetOptions, resolve_target
@@ -79,14 +83,13 @@ class Registry:
         self._machine = Machine(self.target, self.arch or "", settings or SweepSettings(), source)
         if kernels is None and (self.target is not None or source is not None):
             kernels = "default"
-        self._pools = Pools(
-            self._machine,
-            kernels,
-            None if model is None else Path(model),
-            None if models is None else Path(models),
-            engine,
-            self._say,
-        )
+        if engine not in ENGINES:
+            raise ModelError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
+        self._kernels, self._engine = kernels, engine
+        self._model = None if model is None else Path(model)
+        self._models = None if models is None else Path(models)
+        self._lock = threading.Lock()
+        self._loaded: dict[Kind, Candidates] = {}
         self.tuned: TunedResults | None = None
         if tuned is not False and self.target is not None:
             self.tuned = TunedResults(self._machine.arch.name, None if tuned is True else Path(tuned))
@@ -116,7 +119,7 @@ class Registry:
         k: the expected number of picks (None: all), a hint; further picks are computed lazily. Raises what
         `Registry.select` raises.
         """
-        candidates = self._pools.candidates(problem)
+        candidates = self.candidates(problem)
         tuned = self._tuned(problem, candidates)
         first: Kernel | None = None
         if tuned.kernel is not None and tuned.entry is not None:
@@ -159,8 +162,62 @@ class Registry:
         return next((reason for reason in reasons if reason is not None), "those that could have failed here")
 
     def candidates(self, problem: Problem) -> Candidates:
-        """Returns the pool of the problem's kind, and its ranker."""
-        return self._pools.candidates(problem)
+        """Returns the pool of the problem's kind, and its ranker.
+
+        Raises ModelError for an empty pool or a model that cannot be used, RuleError for a rule set that
+        cannot be read.
+        """
+        found = self._loaded.get(problem.kind)
+        if found is None:
+            with self._lock:
+                found = self._loaded.get(problem.kind) or self._load(problem)
+                self._loaded[problem.kind] = found
+        return found
+
+    def _load(self, problem: Problem) -> Candidates:
+        arch = self._machine.arch
+        kernels: Sequence[Kernel] = ()
+        if isinstance(self._kernels, str):
+            if self._machine.source is not None:
+                kernels = self._machine.source.pool(problem.kind, self._kernels)
+            else:
+                kernels = (
+                    # Kernels in Triton are picked; a registry that runs kernels builds none of them.
+                    listed_pool(problem.kind, arch, self._kernels)
+                    if self.target is None
+                    else pool_of_kind(problem.kind, arch, self._kernels)
+                )
+        elif self._kernels is not None:
+            kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
+        models = self._models_for(problem.kind, kernels)
+        if self._kernels is None:
+            own = () if models.folder is None else pool_of_model(models.folder, problem.kind)
+            kernels = own or pool_of_kind(problem.kind, self._machine.arch)
+        if not kernels:
+            raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {arch.name}")
+        without_code = [self._machine.without_code(kernel) for kernel in kernels]
+        if all(without_code):
+            raise ModelError(
+                f"the kernel source has no code for the {len(kernels)} kernels of the pool for "
+                f"{kind_text(problem.kind)}: {without_code[0]}"
+            )
+        kernels = [kernel for kernel, why in zip(kernels, without_code, strict=True) if not why]
+        loaded = load_candidates(
+            problem,
+            arch.name,
+            kernels,
+            models,
+            self._engine,
+            self._say,
+        )
+        return replace(loaded, here=self._machine.made_by, models=models)
+
+    def _models_for(self, kind: Kind, kernels: Sequence[Kernel]) -> ModelsFor:
+        arch, device = self._machine.arch.name, self._machine.device_name
+        if self._model is not None:
+            return named_for(self._model, kind, arch, kernels)
+        places = model_places(self._models, arch, self.target is None)
+        return models_for(kind, arch, places, kernels=kernels, device=device)
 
     def run(self, problem: Problem, *operands: npt.NDArray[Any], **named: npt.NDArray[Any]) -> RunResult:
         """Picks a kernel, builds it if necessary, and runs it once on the caller's arrays in the worker
