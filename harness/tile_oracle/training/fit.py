@@ -26,7 +26,7 @@ from tile_oracle.training.auxiliary_rows import AUXILIARY, is_auxiliary
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.grow_network import grow_network
 from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart
-from tile_oracle.training.warm_start import grown_physical, old_trees, physical_of, with_kernels
+from tile_oracle.training.warm_start import old_trees, physical_of
 
 Report = Callable[[str], None]
 """Called with one line of progress."""
@@ -143,8 +143,11 @@ def _merged(
 ) -> tuple[Aliases, pd.DataFrame]:
     """Returns the aliases of the kernels, and the rows with each alias replaced by its representative."""
     if start is not None:
-        aliases = with_kernels(start.aliases, rows)
-        return aliases, merge(rows, aliases) if aliases.representative else rows
+        if not start.aliases.representative:
+            return start.aliases, rows
+        more = {str(name): str(name) for name in sorted(rows["kernel"].unique())}
+        aliases = replace(start.aliases, representative={**more, **start.aliases.representative})
+        return aliases, merge(rows, aliases)
     if not recipe.physical:
         return Aliases(), rows
     aliases = explain_aliases(rows, find_aliases(rows), hardware)
@@ -161,10 +164,12 @@ def _physical(
     """Returns the physical time model: fitted, or in a warm start the old one with the kernels that it
     lacks."""
     effort.say("  physical: fitting the terms of every kernel's time")
-    old = None if start is None else physical_of(start)
+    found, old = fit_physical(rows, weight, hardware), physical_of(start)
     if old is None:
-        return fit_physical(rows, weight, hardware)
-    return grown_physical(old, rows, weight, hardware)
+        return found
+    if (found.terms, found.schema) != (old.terms, old.schema):
+        raise ModelError("warm start: the old physical model has other terms than this version's: train anew")
+    return replace(old, coefficients={**found.coefficients, **old.coefficients})
 
 
 def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:

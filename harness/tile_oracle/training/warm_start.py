@@ -14,12 +14,10 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.features.feature_table import Array
 from tile_oracle.features.schemas import schema_named
-from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.network import NetworkMember
-from tile_oracle.model.physics import PhysicalModel, fit_physical
+from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Ranker, TreeMember, tree_members
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, metrics_file, read_json, read_manifest
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
@@ -144,34 +142,11 @@ def old_trees(start: Ranker, part: TreePart) -> TreeMember:
     raise ModelError(f"warm start: the old model has no member {part.target}; it has {have}")
 
 
-def physical_of(ranker: Ranker) -> PhysicalModel | None:
-    """Returns the physical time model of a ranker, if it has one."""
-    return next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
-
-
-def grown_physical(
-    old: PhysicalModel, rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float]
-) -> PhysicalModel:
-    """Returns the old model, with coefficients fitted for further kernels of a training table.
-
-    weight: weight of each row, (rows,).
-    """
-    unknown = ~rows["kernel"].isin(old.coefficients.keys()).to_numpy()
-    if not unknown.any():
-        return old
-    found = fit_physical(rows[unknown], weight[unknown], hardware)
-    if (found.terms, found.schema) != (old.terms, old.schema):
-        raise ModelError("warm start: the old physical model has other terms than this version's: train anew")
-    return replace(old, coefficients={**found.coefficients, **old.coefficients})
-
-
-def with_kernels(aliases: Aliases, rows: pd.DataFrame) -> Aliases:
-    """Returns the aliases, to which further kernels of a training table are added as their own
-    representatives. A model without aliases gets none."""
-    if not aliases.representative:
-        return aliases
-    more = {str(name): str(name) for name in sorted(rows["kernel"].unique())}
-    return replace(aliases, representative={**more, **aliases.representative})
+def physical_of(old: Ranker | None) -> PhysicalModel | None:
+    """Returns the physical time model of the model to grow, if there is one."""
+    return (
+        next((member for member in old.members if isinstance(member, PhysicalModel)), None) if old else None
+    )
 
 
 def _tree_counts(ranker: Ranker) -> dict[str, int]:
