@@ -250,7 +250,7 @@ def searches(column: Column) -> None:
 
 
 def portfolio(column: Column) -> None:
-    command("pool", "portfolio", _TRAIN, "-o", "few.json", "--size", "2")
+    command("pool", "portfolio", _TRAIN, "-o", "few.json", "--sizes", "2")
     assert json.loads((column.project.folder / "few.json").read_text())["kernels"]
 
 

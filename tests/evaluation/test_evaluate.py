@@ -76,7 +76,7 @@ def test_always_the_second_best(records: pd.DataFrame) -> None:
     assert found.efficiency.measure_top_percent[1] == pytest.approx(100.0)
     assert found.headlines["mean"].low <= found.headlines["mean"].value <= found.headlines["mean"].high
     assert found.report.covered["problem"].iloc[0] == ratio.idxmin()
-    slices = found.slices.set_index("slice")
+    slices = found.report.slices.set_index("slice")
     assert slices.loc["1x1", "problems"] + slices.loc["3x3", "problems"] == 40
 
 

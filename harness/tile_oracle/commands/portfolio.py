@@ -16,9 +16,9 @@ from tile_oracle.evaluation.portfolio import (
     PoolEfficiencies,
     Portfolio,
     Summary,
+    bound_percent,
     choose,
     pool_efficiencies,
-    relaxed_bound,
 )
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.pages.words import short_name
@@ -65,21 +65,21 @@ ARGUMENTS = (
         "-o --output",
         "FILE",
         "write the kernels as a list for --kernels: of every kind the smallest set that reaches "
-        "--reach, or the set of --size",
+        "--reach, or the largest of --sizes",
         type=Path,
     ),
-    argument("--size", "N", "the size of the sets that -o writes", type=int),
     json_file("everything"),
 )
 
 
 @dataclass(frozen=True)
 class KindResult:
-    """The portfolios of one kind of problem: of 1, 2, ... kernels. judged: for each file of --judge that has
-    problems of this kind, the summaries of the same sets."""
+    """The portfolios of one kind of problem: of 1, 2, ... kernels. bounds: of the sizes to show. judged: for
+    each file of --judge that has problems of this kind, the summaries of the same sets."""
 
     pool: PoolEfficiencies
     portfolios: tuple[Portfolio, ...]
+    bounds: Mapping[int, float]
     judged: Mapping[str, tuple[Summary, ...]]
 
     def at(self, size: int) -> Portfolio:
@@ -100,8 +100,6 @@ def _first(percent: float, summaries: Sequence[Summary]) -> int | None:
 def run(args: argparse.Namespace) -> int:
     """Prints the tables and writes the files. Raises RecordError."""
     sizes = _sizes(args.sizes)
-    if args.size is not None and args.size < 1:
-        raise RecordError(f"--size {args.size}: a set has at least one kernel")
     records = load_records(args.records)
     judged = {str(path): _pools_of(load_records([path])) for path in args.judge}
     archs = sorted(records["arch"].dropna().unique())
@@ -109,8 +107,7 @@ def run(args: argparse.Namespace) -> int:
         raise RecordError(
             f"the records are of {' and '.join(archs)}: kernels of several architectures are not one pool"
         )
-    most = max(*sizes, args.size or 1)
-    found = {kind: _result(pool, judged, sizes, most) for kind, pool in _pools_of(records).items()}
+    found = {kind: _result(pool, judged, sizes) for kind, pool in _pools_of(records).items()}
     strays = [name for name, pools in judged.items() if not pools.keys() & found.keys()]
     if strays:
         raise RecordError(f"{strays[0]} has no problem of {', '.join(found)}: there is nothing to judge")
@@ -120,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json != STDOUT:
         print("\n".join(lines[:-1]))
     if args.output is not None:
-        written = _write_list(args.output, found, archs, args.size, args.reach)
+        written = _write_list(args.output, found, archs, args.reach)
         print(written, file=sys.stderr if args.json == STDOUT else sys.stdout)
     put_json(args.json, {kind: _as_json(one, sizes) for kind, one in found.items()})
     return 0
@@ -141,20 +138,16 @@ def _pools_of(records: Any) -> dict[str, PoolEfficiencies]:
 
 
 def _result(
-    pool: PoolEfficiencies,
-    judged: Mapping[str, Mapping[str, PoolEfficiencies]],
-    sizes: Sequence[int],
-    most: int,
+    pool: PoolEfficiencies, judged: Mapping[str, Mapping[str, PoolEfficiencies]], sizes: Sequence[int]
 ) -> KindResult:
-    portfolios = tuple(
-        relaxed_bound(pool, one) if len(one.kernels) in sizes else one for one in choose(pool, most)
-    )
+    portfolios = choose(pool, sizes[-1])
+    bounds = {size: bound_percent(pool, portfolios[min(size, len(portfolios)) - 1]) for size in sizes}
     summaries = {
         name: tuple(Summary.of(others[kind].of(one.kernels)) for one in portfolios)
         for name, others in judged.items()
         if (kind := kind_text(pool.kind)) in others
     }
-    return KindResult(pool, portfolios, summaries)
+    return KindResult(pool, portfolios, bounds, summaries)
 
 
 _HEADINGS = ("kernels", "mean %", "bound %", "P10 %", "worst %", "none ok")
@@ -165,7 +158,7 @@ def _describe(kind: str, result: KindResult, sizes: Sequence[int], reach: float)
     lines = [
         f"{kind}: {len(pool.kernels)} kernels, {len(pool.problems)} problems, "
         f"{100 * pool.measured_share:.0f} % of the pairs measured",
-        *_table([(p.summary, f"{p.bound_percent:.2f}") for p in map(result.at, sizes)], result, sizes),
+        *_table([(result.at(size).summary, f"{result.bounds[size]:.2f}") for size in sizes], result, sizes),
         _needs(result.needed(reach), reach, "on these problems"),
     ]
     if pool.without_oracle:
@@ -203,9 +196,7 @@ def _needs(size: int | None, reach: float, where: str) -> str:
     return f"{size} kernels have a mean of {reach:g} % {where}"
 
 
-def _write_list(
-    path: Path, found: Mapping[str, KindResult], archs: Sequence[str], size: int | None, reach: float
-) -> str:
+def _write_list(path: Path, found: Mapping[str, KindResult], archs: Sequence[str], reach: float) -> str:
     if path.suffix != ".json":
         raise RecordError(f"{path}: a kernel list is a .json file")
     if not archs:
@@ -213,8 +204,7 @@ def _write_list(
     names: list[str] = []
     parts = []
     for kind, result in found.items():
-        number = size or result.needed(reach) or len(result.portfolios)
-        kernels = result.at(number).kernels
+        kernels = result.at(result.needed(reach) or len(result.portfolios)).kernels
         names += kernels
         parts.append(f"{len(kernels)} for {kind}")
     listed = [name for name in names if may_be_listed(parse_kernel_name(name))]
@@ -238,10 +228,10 @@ def _as_json(result: KindResult, sizes: Sequence[int]) -> dict[str, Any]:
             {
                 "size": size,
                 **asdict(one.summary),
-                "bound_percent": one.bound_percent,
                 "judged": {name: asdict(summaries[size - 1]) for name, summaries in result.judged.items()},
             }
             for size, one in enumerate(result.portfolios, start=1)
         ],
+        "bounds": {str(size): percent for size, percent in result.bounds.items()},
         "sets": {str(size): result.at(size).kernels for size in sizes},
     }

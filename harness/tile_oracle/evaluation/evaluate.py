@@ -44,11 +44,6 @@ class Evaluation:
         """One row for each problem (judge.selection.select)."""
         return self.report.selection
 
-    @property
-    def slices(self) -> pd.DataFrame:
-        """Efficiency by kind of problem (judge.slices.slice_table)."""
-        return self.report.slices
-
     @cached_property
     def headlines(self) -> dict[str, Interval]:
         """Efficiency in percent with bootstrap intervals."""

@@ -7,14 +7,13 @@ least 1 - 1/e of the best set of the same size (Nemhauser, Wolsey and Fisher, 19
 
 Here each size starts from the set of the size before, adds the kernel that gains most, and then swaps single
 kernels while that gains. Swaps only raise the value, so the guarantee holds for every size. The bound that is
-reported is mostly far closer (`bound`, `relaxed_bound`).
+reported (`bound_percent`) is mostly far closer.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -85,11 +84,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Portfolio:
-    """A set of kernels. bound_percent: no set of this size has a higher mean on these problems."""
+    """A set of kernels."""
 
     kernels: tuple[str, ...]
     summary: Summary
-    bound_percent: float
 
 
 def pool_efficiencies(records: pd.DataFrame) -> tuple[PoolEfficiencies, ...]:
@@ -152,34 +150,15 @@ def choose(pool: PoolEfficiencies, most: int) -> tuple[Portfolio, ...]:
             break
         chosen = _swapped(table, [*chosen, best])
         sets.append((tuple(chosen), _reached(table, chosen)))
-    gains = [_gains(table, np.zeros(len(table))), *(_gains(table, reached) for _, reached in sets)]
-    values = [0.0, *(float(reached.mean()) for _, reached in sets)]
     return tuple(
-        Portfolio(
-            tuple(pool.kernels[number] for number in sorted(numbers)),
-            Summary.of(reached),
-            100.0 * bound(size, values, gains, float(table.max(axis=1).mean())),
-        )
-        for size, (numbers, reached) in enumerate(sets, start=1)
+        Portfolio(tuple(pool.kernels[number] for number in sorted(numbers)), Summary.of(reached))
+        for numbers, reached in sets
     )
 
 
-def bound(size: int, values: Sequence[float], gains: Sequence[Array], whole: float) -> float:
-    """Returns an upper bound of the value of every set of `size` kernels.
-
-    values, gains: of some sets, each its value and what each further kernel would add. The best set of this
-    size gains on each of them at most the sum of the `size` largest gains (submodularity). values[size] is of
-    greedy choice, so the best is at most values[size] / (1 - 1/e). whole: the value of all kernels together.
-    """
-    sums = [
-        value + float(np.sort(gain)[::-1][:size].sum()) for value, gain in zip(values, gains, strict=True)
-    ]
-    return min(whole, values[size] / (1 - 1 / math.e), *sums)
-
-
-def relaxed_bound(pool: PoolEfficiencies, one: Portfolio) -> Portfolio:
-    """Returns the portfolio with a lower `bound_percent`, from the Lagrangian relaxation of facility location
-    (Cornuejols, Fisher and Nemhauser, 1977).
+def bound_percent(pool: PoolEfficiencies, one: Portfolio) -> float:
+    """Returns what no set of this size exceeds in its mean on these problems, by the Lagrangian relaxation of
+    facility location (Cornuejols, Fisher and Nemhauser, 1977).
 
     Give each problem a non-negative level. A set's mean is at most the mean level plus, for each of its
     kernels, the kernel's mean excess over the levels. So the mean level plus the largest excesses bounds
@@ -187,7 +166,7 @@ def relaxed_bound(pool: PoolEfficiencies, one: Portfolio) -> Portfolio:
     """
     table, size = pool.table, len(one.kernels)
     level = pool.of(one.kernels)
-    value, lowest = float(level.mean()), one.bound_percent / 100.0
+    value, lowest = float(level.mean()), float(table.max(axis=1).mean())
     for step in range(_RELAXATION_STEPS):
         above = table > level[:, None]
         gain = np.where(above, table - level[:, None], 0.0).mean(axis=0)
@@ -200,7 +179,7 @@ def relaxed_bound(pool: PoolEfficiencies, one: Portfolio) -> Portfolio:
             break
         stride = (found - value) * len(level) / length / (1.0 + step / 20.0)
         level = np.clip(level - stride * slope, 0.0, None)
-    return replace(one, bound_percent=100.0 * max(lowest, value))
+    return 100.0 * max(lowest, value)
 
 
 def _reached(table: Array, chosen: Sequence[int]) -> Array:
