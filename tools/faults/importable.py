@@ -16,7 +16,7 @@ from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.miopen_driver import driver_command
 from tile_oracle.libraries.offers import Offer, Offers, ProblemOffers, load_offers, offers_file, save_offers
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operations.grouped_conv.kernel_lists import instances_json, traits_json
+from tile_oracle.operations.grouped_conv.kernel_lists import instances_json
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pickers.picks_file import read_picks
 from tile_oracle.pool import kernel_pool
@@ -83,6 +83,10 @@ def _commands() -> bytes:
     return "\n".join([*map(driver_command, _PROBLEMS), ""]).encode()
 
 
+_TRAITS = b"""\
+{"variant": "forward",
+ "trait_config": {"data_type": {"values": ["bf16"]}, "pipeline": {"values": ["compv3"]}}}
+"""
 _BUILDER = b"""\
 # instances
 DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle_V3<256, 128, 128, 64, Default, 32, 32, 2, 2, 8, 8, 8, 1, 1, \
@@ -139,7 +143,7 @@ KINDS = (
         _KERNEL_SET,
     ),
     FileKind("instance list", "instances.json", lambda: instances_json(_pool()).encode(), _KERNEL_SET),
-    FileKind("trait list", "traits.json", lambda: traits_json(_pool(), _pool()).encode(), _KERNEL_SET),
+    FileKind("trait list", "traits.json", lambda: _TRAITS, _KERNEL_SET),
     FileKind("CK Builder config", "nhwgc_bf16.conf", lambda: _BUILDER, _KERNEL_SET),
     FileKind("picks", "picks.csv", _picks, lambda path: read_picks(path, _PROBLEMS)),
     FileKind("kernel names", "names.txt", lambda: f"{KERNEL}\n".encode() * 3, read_names),

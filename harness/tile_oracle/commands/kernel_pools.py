@@ -223,12 +223,12 @@ def _refusal(one: Refused) -> dict[str, str]:
     return {"kernel": one.kernel.name, "rule": one.rule, "reason": one.reason, "place": one.place}
 
 
-def write_list(pools: Pools, path: Path, *, traits: bool) -> str:
+def write_list(pools: Pools, path: Path) -> str:
     """Writes the accepted kernels as a list; returns a message. Raises RuleError or KernelError."""
     kernels = pools.accepted
     if not kernels:
         raise RuleError("there is no kernel to write: --refused says why")
-    if path.suffix == ".txt" and not traits:
+    if path.suffix == ".txt":
         text = "".join(f"{kernel.name}\n" for kernel in dict.fromkeys(kernels))
     elif path.suffix == ".json":
         first, *others = pools.kinds
@@ -237,13 +237,9 @@ def write_list(pools: Pools, path: Path, *, traits: bool) -> str:
             raise RuleError(
                 f"{path.name} holds one kind of convolution: give --arch, --direction, --dtype and --ndim"
             )
-        if traits:
-            of_default = explain_pool_of_kind(first.kind, first.arch, "default").accepted
-            text = lists().traits_json(kernels, of_default)
-        else:
-            text = lists().instances_json(kernels)
+        text = lists().instances_json(kernels)
     else:
-        raise RuleError(f"{path.name} ends neither in .json nor, without --traits, in .txt")
+        raise RuleError(f"{path.name} ends neither in .json nor in .txt")
     write_text(path, text)
     return f"{path}: {len(kernels):,} kernels"
 

@@ -109,7 +109,6 @@ ARGUMENTS = (
         "write the kernels to a file: a dispatcher's instance list (.json), or names, one per line (.txt)",
         type=Path,
     ),
-    flag("--traits", "with -o FILE.json: write tile_engine's trait list instead"),
     flag(
         "--facts",
         "compile the kernels for the GPU --arch and show the resources that each tile and pipeline "
@@ -163,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
     if args.facts or args.verify:
         return show_code(pools, args)
     if args.output is not None:
-        print(write_list(pools, args.output, traits=args.traits))
+        print(write_list(pools, args.output))
         return 0
     return _show(args, pools_document(pools, args), _pool_lines(pools, args))
 

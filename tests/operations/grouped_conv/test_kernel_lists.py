@@ -15,7 +15,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.cli import main
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operations.grouped_conv.kernel_lists import instances_json, traits_json
+from tile_oracle.operations.grouped_conv.kernel_lists import instances_json
 from tile_oracle.pool import kernel_pool, load_rule_set, rules_of
 
 # ROCm/rocm-libraries (MIT): what Composable Kernel's dispatcher and tile_engine read.
@@ -160,9 +160,9 @@ def test_the_command_writes_what_it_reads(tmp_path: Path, capsys: pytest.Capture
     kind = ["--arch", "gfx950", "--direction", "forward", "--dtype", "bf16", "--ndim", "2"]
     filtered = ["--kernel-filter", "pipeline == 'compv3' or pipeline == 'mem'"]
     pool = [k for k in kernel_pool("forward", "bf16", 2, "gfx950") if k.pipeline in ("compv3", "mem")]
-    for name, more in {"instances.json": [], "traits.json": ["--traits"], "names.txt": []}.items():
+    for name in ("instances.json", "names.txt"):
         path = str(tmp_path / name)
-        assert main(["kernels", *kind, *filtered, "-o", path, *more]) == 0
+        assert main(["kernels", *kind, *filtered, "-o", path]) == 0
         assert capsys.readouterr().out == f"{path}: 120 kernels\n"
         if name.endswith(".json"):
             assert list(kernel_pool("forward", "bf16", 2, "gfx950", path)) == pool
@@ -172,8 +172,6 @@ def test_the_command_writes_what_it_reads(tmp_path: Path, capsys: pytest.Capture
 
 def test_what_a_list_cannot_express_is_not_written() -> None:
     pool = kernel_pool("forward", "bf16", 2, "gfx950")
-    with pytest.raises(KernelError, match="traits cannot express these 299 kernels: they select 300"):
-        traits_json(pool[1:], pool)
     with pytest.raises(KernelError, match="has one direction, data type and rank"):
         instances_json([pool[0], replace(pool[0], dtype="fp16")])
     with pytest.raises(KernelError, match="cannot express paddings"):

@@ -236,33 +236,6 @@ def _leaf(tree: JsonTree) -> str | int | bool:
     return "basic_v1" if tree.value == "compv1" else tree.value
 
 
-def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[GroupedConvKernel]) -> str:
-    """Returns the trait list of kernels of one kind. standard: the set `default` of that kind.
-
-    Raises KernelError when the traits would select other kernels.
-    """
-    if len({kernel.kind for kernel in kernels}) != 1:
-        raise KernelError("a trait list has one direction, data type and rank: name them")
-    values = {
-        trait: sorted({getattr(kernel, field) for kernel in kernels})
-        for trait, field in _TRAITS.items()
-        if trait in ("data_type", "ndim_spatial", "pipeline")
-        or len({getattr(kernel, field) for kernel in standard}) > 1
-    }
-    meant = {
-        kernel
-        for kernel in standard
-        if all(getattr(kernel, _TRAITS[trait]) in taken for trait, taken in values.items())
-    }
-    if meant != set(kernels):
-        raise KernelError(
-            f"traits cannot express these {len(kernels):,} kernels: they select {len(meant):,} of the set "
-            "default; write an instance list"
-        )
-    config = {trait: {"values": taken} for trait, taken in values.items()}
-    return json.dumps({"variant": kernels[0].direction, TRAITS: config}) + "\n"
-
-
 # ---- config files of CK Builder -------------------------------------------------------------------
 
 
