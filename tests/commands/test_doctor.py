@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
@@ -77,23 +76,17 @@ def test_a_gpu_without_a_compiler_runs_prebuilt_kernels(
     assert "--target auto takes sm_90" in shown, "that is what it does: the device decides"
 
 
-def test_clocks_are_shown_where_they_can_be_read(
+def test_clocks_are_recorded_where_they_can_be_read(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     monkeypatch.syspath_prepend(str(DOUBLES))
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
-    library = importlib.import_module("pynvml")
-    library.answers[("nvmlDeviceGetClockInfo", "handle", 1)] = 1980
-    library.answers[("nvmlDeviceGetPowerUsage", "handle")] = 98_700
     main(["doctor"])
     shown = capsys.readouterr().out
     assert "note    clocks: not recorded with measurements: amdsmi is not installed" in shown
-    assert "note    clocks: can be recorded, but there is no GPU" in shown
-    monkeypatch.setattr(doctor, "nvidia_presence", lambda: Presence(True, "all is there", 1))
-    main(["doctor"])
-    assert "clocks: first GPU: clock 1980 MHz, 99 W" in capsys.readouterr().out
-    sys.modules.pop("pynvml")
+    assert "note    clocks: recorded with measurements" in shown
+    sys.modules.pop("pynvml", None)
 
 
 def test_a_machine_that_can_run_nothing_fails(

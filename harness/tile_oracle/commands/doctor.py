@@ -51,7 +51,7 @@ from tile_oracle.model.store import (
 )
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import gemm_pool, kernel_pool
-from tile_oracle.targets.device_state import DeviceState, open_reader, why_not_readable
+from tile_oracle.targets.device_state import why_not_readable
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.targets.resolve import amd_targets
 from tile_oracle.version import __version__
@@ -197,8 +197,8 @@ def examine_targets(build_dir: Path | None = None) -> tuple[TargetFindings, ...]
     architectures that there are. Touches no device. build_dir: the cache of kernels, if not the user's."""
     amd, nvidia = amd_presence(), nvidia_presence()
     return (
-        *(TargetFindings(arch, (*_gpu(arch, amd.of(arch)), _clocks("amd", amd))) for arch in _amd_shown(amd)),
-        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), *_nvcc(), _clocks("nvidia", nvidia))),
+        *(TargetFindings(arch, (*_gpu(arch, amd.of(arch)), _clocks("amd"))) for arch in _amd_shown(amd)),
+        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), *_nvcc(), _clocks("nvidia"))),
         TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity), *_not_loaded_from(build_dir))),
     )
 
@@ -317,27 +317,13 @@ def _compiler(identity: Callable[[], str]) -> Finding:
         return Finding(BAD, "compiler", str(error))
 
 
-def _clocks(vendor: str, presence: Presence) -> Finding:
-    """Returns the first GPU's clocks, and whether clocks can be recorded with measurements."""
+def _clocks(vendor: str) -> Finding:
+    """Returns whether clocks can be recorded with measurements."""
     missing = why_not_readable(vendor)
-    if missing:
-        return Finding(NOTE, _CLOCKS, f"not recorded with measurements: {missing}")
-    if not presence.usable:
-        return Finding(NOTE, _CLOCKS, "can be recorded, but there is no GPU")
-    reader = open_reader(vendor)
-    state = DeviceState() if reader is None else reader.read()
-    figures = {
-        "clock {} MHz": state.clock_mhz,
-        "memory clock {} MHz": state.memory_clock_mhz,
-        "{} degrees C": state.temperature_c,
-        "{:.0f} W": state.power_w,
-        "held back by: {}": state.throttled or None,
-    }
-    said = ", ".join(text.format(value) for text, value in figures.items() if value is not None)
-    return Finding(NOTE, _CLOCKS, f"first GPU: {said}" if said else "the GPU does not report clocks")
+    said = f"not recorded with measurements: {missing}" if missing else "recorded with measurements"
+    return Finding(NOTE, "clocks", said)
 
 
-_CLOCKS = "clocks"
 _NO_PTXAS = (
     "not there: the driver assembles each kernel when it is loaded, and whether it spills is not known here "
     "(pip install 'tile-oracle[cuda]')"
