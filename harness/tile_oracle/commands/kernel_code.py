@@ -12,7 +12,6 @@ from tile_oracle.arch.occupancy import archs_with_occupancy
 from tile_oracle.commands.build import describe_progress
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_facts import (
-    TILING,
     fact_rows,
     facts_document,
     find_facts,
@@ -79,9 +78,8 @@ def show_code(pools: Pools, args: argparse.Namespace) -> int:
         )
     else:
         if args.facts:
-            rows = fact_rows(found, arch, each=args.list)
-            right = [i for i, name in enumerate(rows[0]) if name not in (*TILING, "kernel")]
-            print("\n".join([*text_table(rows, right), ""]))
+            rows = fact_rows(found, arch)
+            print("\n".join([*text_table(rows, range(len(rows[0]) - 1)), ""]))
         for reason, count in reasons.most_common():
             lines.append(f"{count:,} more {'have' if count > 1 else 'has'} no code: {reason}")
         print("\n".join(lines))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+import pandas as pd
+
 from tile_oracle.arch import Arch
-from tile_oracle.commands.kernel_pools import is_tiled
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import CodeFacts, code_facts
 from tile_oracle.compiling.compiler_message import compiler_message
 from tile_oracle.compiling.prebuild import Progress, build_all
-from tile_oracle.kernel import Kernel, tiled
+from tile_oracle.kernel import Kernel
 
 _MOST_VGPRS = 512
 _OFFENDERS_SHOWN = 20
@@ -68,60 +68,28 @@ def _facts_of(result: BuildResult) -> KernelFacts:
 # ---- a table ------------------------------------------------------------------------------------
 
 
-TILING = ("tile", "waves", "warp tile", "pipeline")
-"""Headings of the columns with text."""
-_HEADINGS = (
-    *(*TILING, "kernels", "VGPRs", "of these AGPRs", "SGPRs", "LDS bytes", "spills", "workgroups/CU"),
-    *("waves/SIMD", "matrix instr. in loop", "binary KiB", "kernel"),
-)
+_FIELDS = {
+    "vgprs": "VGPRs",
+    "agprs": "of these AGPRs",
+    "sgprs": "SGPRs",
+    "lds_bytes": "LDS bytes",
+    "spills": "spills",
+    "workgroups_per_cu": "workgroups/CU",
+    "waves_per_simd": "waves/SIMD",
+    "loop_matrix_instructions": "matrix instr. in loop",
+    "binary_kib": "binary KiB",
+}
 
 
-def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -> list[tuple[str, ...]]:
-    """Headings, then a row for each tile and pipeline with the minimum and maximum over its kernels.
-
-    each: a row for each kernel, as always for kernels without tiles. Columns without any value are left out.
-    """
-
-    def key(one: KernelFacts) -> tuple[str | tuple[int, int, int], ...]:
-        if not is_tiled(one.kernel):
-            return (one.kernel.name,)
-        kernel = tiled(one.kernel)
-        family = (kernel.tile, kernel.waves, kernel.warp_tile, kernel.pipeline)
-        return (*family, kernel.name) if each else family
-
-    rows = [_row(list(group), arch, each) for _, group in itertools.groupby(sorted(found, key=key), key=key)]
-    filled = [i for i in range(len(_HEADINGS)) if any(row[i] != "-" for row in rows)]
-    return [tuple(row[i] for i in filled) for row in (_HEADINGS, *rows)]
-
-
-def _row(group: Sequence[KernelFacts], arch: Arch, each: bool) -> tuple[str, ...]:
-    kernel, simds = group[0].kernel, arch.hardware.simds_per_cu
-    facts = [one.facts for one in group]
-    tiling, count, name = ("-",) * len(TILING), "-", kernel.name
-    if is_tiled(kernel):
-        made = tiled(kernel)
-        tiling = (
-            *("x".join(map(str, one)) for one in (made.tile, made.waves, made.warp_tile)),
-            made.pipeline,
-        )
-        count, name = str(len(group)), kernel.name if each else "-"
-    fields = ("vgprs", "agprs", "sgprs", "lds_bytes", "spills", "workgroups_per_cu")
-    return (
-        *(*tiling, count),
-        *(_range([getattr(one, name) for one in facts]) for name in fields),
-        _range([None if one.waves_per_cu is None else one.waves_per_cu / simds for one in facts]),
-        _range([one.loop_matrix_instructions for one in facts]),
-        _range([round(one.binary_bytes / 1024) for one in group if one.binary_bytes]),
-        name,
-    )
-
-
-def _range(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    low, high = min(known), max(known)
-    return f"{low:g}" if low == high else f"{low:g}-{high:g}"
+def fact_rows(found: Sequence[KernelFacts], arch: Arch) -> list[tuple[str, ...]]:
+    """Returns headings, then a row for each kernel. Columns without any value are left out."""
+    table = pd.DataFrame([asdict(one.facts) for one in found])
+    table["waves_per_simd"] = table["waves_per_cu"] / arch.hardware.simds_per_cu
+    table["binary_kib"] = [round(one.binary_bytes / 1024) if one.binary_bytes else None for one in found]
+    table = table[list(_FIELDS)].astype(float).dropna(axis=1, how="all")
+    cells = [[f"{value:g}" if value == value else "-" for value in row] for row in table.to_numpy()]
+    rows = [(*row, one.kernel.name) for row, one in zip(cells, found, strict=True)]
+    return [(*(_FIELDS[name] for name in table), "kernel"), *rows]
 
 
 def facts_document(found: Sequence[KernelFacts], arch: Arch) -> list[dict[str, object]]:

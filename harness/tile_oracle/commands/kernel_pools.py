@@ -131,7 +131,7 @@ def _kind_table(kinds: Sequence[KindPool], filtered: bool) -> list[str]:
 def _tile_table(kind: KindPool, filtered: bool) -> list[str]:
     accepted = kind.pool.accepted
     title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
-    if not all(map(is_tiled, accepted)):
+    if not all("pipeline" in kernel.__dataclass_fields__ for kernel in accepted):
         functions = Counter(kernel.function for kernel in accepted)
         if functions.keys() == {""}:
             return [title, "", *(kernel.name for kernel in accepted)]
@@ -242,14 +242,6 @@ def write_list(pools: Pools, path: Path) -> str:
         raise RuleError(f"{path.name} ends neither in .json nor in .txt")
     write_text(path, text)
     return f"{path}: {len(kernels):,} kernels"
-
-
-# ---- text ---------------------------------------------------------------------------------------
-
-
-def is_tiled(kernel: Kernel) -> bool:
-    """Returns whether the kernel has tiles and a pipeline; kernels with names of their own have none."""
-    return "pipeline" in kernel.__dataclass_fields__
 
 
 def _x(values: tuple[int, int, int]) -> str:

@@ -111,9 +111,8 @@ ARGUMENTS = (
     ),
     flag(
         "--facts",
-        "compile the kernels for the GPU --arch and show the resources that each tile and pipeline "
-        "uses; exit status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not "
-        "compile (with --list: a row for each kernel)",
+        "compile the kernels for the GPU --arch and show the resources that each uses; exit status 1 when "
+        "a kernel spills, uses scratch memory, needs too much LDS or does not compile",
     ),
     flag(
         "--verify",
