@@ -25,6 +25,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_example_runs(measured: Path) -> None:
     names = {"to": to}
     examples = 0

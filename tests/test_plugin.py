@@ -137,6 +137,7 @@ def test_k_selects_by_problem_and_kernel(project: Project) -> None:
     assert "3 deselected" in finished.output[finished.output.index("small on cpu") :]
 
 
+@pytest.mark.slow
 def test_an_id_that_was_shown_can_be_run(project: Project) -> None:
     finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-v", SMALL_IDS[1])
     assert finished.outcomes() == {SMALL_IDS[1]: "PASSED"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiling.bare_machine import program
-from tests.samples import sampled
+from tests.samples import sampled, slow
 from tile_oracle.compiling import gpu_toolchain as module
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
@@ -19,7 +19,6 @@ from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
-ARCHS = ("gfx950", "sm_90")
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_basic_v1_interwave")
 
 
@@ -42,7 +41,7 @@ def wrapped_clang(path: Path, says: str) -> Path:
     )
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", ["sm_90", *slow("gfx950")])
 def test_a_kernel_is_built_and_taken_from_the_cache(arch: str, tmp_path: Path) -> None:
     with Builder(arch, toolchain="ziglang", build_dir=tmp_path) as builder:
         first = builder.need(KERNEL)
@@ -58,7 +57,7 @@ def test_a_kernel_is_built_and_taken_from_the_cache(arch: str, tmp_path: Path) -
     assert second.binary == first.binary
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", ["sm_90", *slow("gfx950")])
 def test_equal_builds_are_equal_binaries(arch: str, tmp_path: Path) -> None:
     """A binary contains no folder names, times or random values."""
     contents = set()

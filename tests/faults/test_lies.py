@@ -8,6 +8,7 @@ from tools.faults.good_files import FORMATS
 from tools.faults.lies import run, told
 
 
+@pytest.mark.slow
 def test_no_lie_of_a_sample_is_believed() -> None:
     outcome = run(count=len(FORMATS), seed=11)
     assert not outcome.failures

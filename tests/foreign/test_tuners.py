@@ -287,6 +287,7 @@ def test_a_cache_says_what_it_was_measured_on(records: Path) -> None:
         import_file(path, "gfx950")
 
 
+@pytest.mark.slow
 def test_a_cut_cache_gives_its_finished_entries(records: Path) -> None:
     """Wherever the file ends: the entries before that place, and one refusal if it is inside an entry."""
     path = exported(records, "kernel-tuner")[1]

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from evil_target import EvilTarget
@@ -63,9 +64,13 @@ class FamilyTarget(EvilTarget):
 
     def __init__(self, folder: Path, families: Sequence[Family], timeout_s: float = 2.0) -> None:
         self.families = (INNOCENT, *families)
+        # Others may run these tests at the same time.
+        self.shared = f"/dev/shm/to-family-{sha256(str(folder.resolve()).encode()).hexdigest()[:12]}-"
         include = folder / "include"
         include.mkdir(parents=True, exist_ok=True)
-        (include / "grouped_conv.hpp").write_text(library_source(self.families))
+        (include / "grouped_conv.hpp").write_text(
+            library_source(self.families).replace("/dev/shm/to-family-", self.shared)
+        )
         shutil.copy(_PRELUDE, include)
         shutil.copy(data_folder("kernels") / "cpu" / "abi.h", include)
         builder = Builder("cpu", toolchain="ziglang", build_dir=folder / "cache", include=include)

@@ -126,7 +126,8 @@ class Lab:
         """Ends the worker and the compiler."""
         self.supervisor.close()
         self.target.close()
-        for left in Path("/dev/shm").glob("to-family-*"):
+        shared = Path(self.target.shared)
+        for left in shared.parent.glob(f"{shared.name}*"):
             left.unlink()
 
 

@@ -88,6 +88,7 @@ def test_the_kernels_that_are_built_are_counted(project: Project, more: tuple[st
     assert not re.search(r"\d devices?, ", written), "that is a fleet's line"
 
 
+@pytest.mark.slow
 def test_q_is_quiet(project: Project) -> None:
     finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-q")
     assert finished.status == 0

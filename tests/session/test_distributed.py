@@ -58,6 +58,7 @@ def test_the_suite_runs_on_two_devices_without_workers(on_two_devices: tuple[Pro
     assert shown == sorted(PROBLEMS, key=lambda name: -problem_from_id(name).flops), "long ones first"
 
 
+@pytest.mark.slow
 def test_workers_of_pytest_xdist_run_the_tests_and_measure_nothing(
     distributed: tuple[Project, Finished],
 ) -> None:
@@ -70,6 +71,7 @@ def test_workers_of_pytest_xdist_run_the_tests_and_measure_nothing(
     assert twice(records).empty
 
 
+@pytest.mark.slow
 def test_one_verdict_progress_and_junit_come_from_the_controller(
     distributed: tuple[Project, Finished],
 ) -> None:

@@ -93,6 +93,7 @@ def test_one_problem_is_too_few() -> None:
         neighbour_predictions(made[made["problem"] == PROBLEMS[0].id], KERNELS)
 
 
+@pytest.mark.slow
 def test_a_session_replays_judges_and_reports_them(make_project: Callable[[], Project]) -> None:
     project = make_project()
     path = project.folder / "measured.parquet"

@@ -64,7 +64,7 @@ def test_a_short_name_that_others_have_is_refused_in_one_line(bare: Project) -> 
     assert line.startswith(f"ERROR: {said}")
 
 
-@pytest.mark.parametrize("way", sampled(["PYTEST_ADDOPTS", "pytest.ini", "pyproject.toml", "@FILE"], every=2))
+@pytest.mark.parametrize("way", sampled(["PYTEST_ADDOPTS", "pytest.ini", "pyproject.toml", "@FILE"], every=4))
 def test_short_names_work_wherever_options_are_given(bare: Project, way: str) -> None:
     environment = {}
     arguments: tuple[str, ...] = SHORT

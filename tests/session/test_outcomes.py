@@ -176,6 +176,7 @@ def test_new_failures_are_listed_in_their_criterion(recorded: Recorded, tmp_path
 # ---- outcomes and exit statuses -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_spent_budget_without_a_verdict_ends_cleanly(project: Project) -> None:
     """A campaign that only measures has nothing to judge."""
     project.problem_set("four.csv", PROBLEMS)

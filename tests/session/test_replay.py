@@ -240,6 +240,7 @@ def test_a_user_s_test_gets_recorded_measurements(recorded: Recorded) -> None:
     assert done.counts() == {"passed": 97}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_the_live_line_of_a_replay_counts_problems(recorded: Recorded) -> None:
     written = on_a_terminal(recorded.project, 80, *SHIPPED)

@@ -109,6 +109,7 @@ def test_a_second_session_on_a_run_is_refused(four: Project, more: tuple[str, ..
 # ---- Ctrl-C -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_cleanly_and_resumes(four: Project) -> None:
     process, begin = four.start_held(3, *SWEEP)
     worker = worker_of(process)

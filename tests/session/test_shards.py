@@ -50,6 +50,7 @@ def test_the_parts_merge_into_the_whole_session(make_project: Callable[[], Proje
     assert sum(map(len, parts)) == len(load_records(recorded.oracle))
 
 
+@pytest.mark.slow
 def test_another_part_does_not_resume_this_one(make_project: Callable[[], Project]) -> None:
     recorded: Recorded = make_recorded(make_project())
     assert recorded.project.pytest(*REPLAYED, "--shard=1/2").status == 0

@@ -88,7 +88,7 @@ WAYS: tuple[Way, ...] = (
     _passed("`-W error`, `--strict-markers`", "-W error --strict-markers"),
     _passed("`--runxfail`", "--runxfail"),
     _passed("`--lf`, and nothing failed before", "--lf"),
-    _passed("`tests`: the sweep runs beside the project's tests", "tests", is_quick=True),
+    _passed("`tests`: the sweep runs beside the project's tests", "tests"),
     _passed("`tests -n 2`", "tests -n 2"),
     _passed("`tests tile_oracle`", "tests tile_oracle"),
     _passed("`tile_oracle::verdict[mean]`", "tile_oracle::verdict[mean]"),
@@ -105,7 +105,6 @@ WAYS: tuple[Way, ...] = (
     _shown(
         "`--benchmark-only --allow nothing-measured`",
         "--benchmark-only --allow nothing-measured",
-        is_quick=True,
     ),
     Way("`-k PROBLEM --allow incomplete`", 0, "incomplete", "-k PROBLEM --allow incomplete"),
     Way(
@@ -115,7 +114,7 @@ WAYS: tuple[Way, ...] = (
         "--baseline-dir=none --allow no-baseline",
     ),
     # ---- pytest is asked to show something ----
-    _shown("`--collect-only -q`", "--collect-only -q", is_quick=True),
+    _shown("`--collect-only -q`", "--collect-only -q"),
     _shown("`--setup-plan`", "--setup-plan"),
     _shown("`--fixtures`", "--fixtures"),
     _printed("`--help`", "--help"),
@@ -152,7 +151,6 @@ WAYS: tuple[Way, ...] = (
         "no-baseline",
         "--baseline-dir=none",
         SETS_ZERO,
-        is_quick=True,
     ),
     # ---- a part ----
     _incomplete("`-k PROBLEM`", "-k PROBLEM"),
@@ -169,7 +167,7 @@ WAYS: tuple[Way, ...] = (
     _incomplete("a conftest that calls `pytest.exit(returncode=0)` after a test", "", ENDS_IN_SWEEP),
     _incomplete("`tests`, which measure one problem themselves", "tests -k PROBLEM", own=MEASURES),
     # ---- nothing ----
-    _nothing("`--benchmark-only -n 2`", "--benchmark-only -n 2", is_quick=True),
+    _nothing("`--benchmark-only -n 2`", "--benchmark-only -n 2"),
     _nothing("`PYTEST_ADDOPTS=--benchmark-only`", environment={"PYTEST_ADDOPTS": "--benchmark-only"}),
     _nothing(
         "`PYTEST_ADDOPTS=--collect-only`", environment={"PYTEST_ADDOPTS": "--collect-only"}, is_quick=True

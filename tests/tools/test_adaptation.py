@@ -33,6 +33,7 @@ def shifted(records: pd.DataFrame) -> pd.DataFrame:
     return records.assign(latency_ms=records["latency_ms"] * slower, tflops=records["tflops"] / slower)
 
 
+@pytest.mark.slow
 def test_the_study_shows_what_a_made_up_shift_costs_and_what_comes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems, make_records
+from tests.samples import slow
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
@@ -46,7 +47,7 @@ def measured_elsewhere(problems: int, seed: int) -> pd.DataFrame:
     return records.assign(latency_ms=times, tflops=records["tflops"] * ratio, toolchain="nvcc 13.0.88")
 
 
-@pytest.fixture(scope="module", params=["log_time", "lambdarank"])
+@pytest.fixture(scope="module", params=["log_time", *slow("lambdarank")])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / request.param
     recipe = recipe_named(request.param).with_trees(150)
@@ -118,7 +119,7 @@ def picks_of(problems: np.ndarray, kernels: list[str], score: np.ndarray) -> dic
 
 
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 def test_a_correction_is_kept_only_where_it_helps(seed: int) -> None:
     same, other = drawn(seed, 0.0, 0.3, 6), drawn(seed, 0.5, 0.05, 6)
     kept = safe_shifts(*other, picks_of(*other[:3]), scale=1.0)

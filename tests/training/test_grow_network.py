@@ -182,6 +182,7 @@ def test_ctrl_c_ends_the_training_at_once() -> None:
     assert "KeyboardInterrupt" in said
 
 
+@pytest.mark.slow
 def test_it_picks_better_for_unseen_families_than_the_roofline() -> None:
     rows = training_rows(made_records(80)).table
     table = cross_validate(NETWORK, rows, "sm_90", n_splits=2, grouping="family").table
