@@ -76,7 +76,7 @@ def test_the_five_worst_problems_with_pick_oracle_and_why() -> None:
     block = summary[summary.index("worst problems") : summary.index("verdict")]
     assert [p.id in block for p in PROBLEMS] == [True] * 5 + [False] * 3
     assert block.index(PROBLEMS[0].id) < block.index(PROBLEMS[4].id)
-    assert "10.0 %" in block
+    assert f"10.0 %  {PROBLEMS[0].title}" in block
     assert f"pick     0.1000 TFLOPS  {kernels[0].short_name}" in block
     assert f"oracle    1.000 TFLOPS  {kernels[1].short_name}" in block
     assert "pick predicted 800 % too high, oracle ranked 2 of 2, oracle predicted 20 % too low" in block

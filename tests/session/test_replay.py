@@ -341,10 +341,11 @@ def test_of_several_devices_the_one_that_made_the_models_measurements_is_chosen_
         session = session_of("--target=replay")
     finally:
         shutil.rmtree(other)
-    first, _, second = session.target_reason.partition("; --oracle ")
-    assert first == f"shipped with made_up ({device.name})"
-    assert second.endswith("replays another device's")
+    first, _, second = session.target_line.partition("; --oracle ")
+    assert first.endswith(f" (shipped with made_up ({device.name})")
+    assert second.endswith("replays another device's)")
     assert Path(second.split()[0]).parent.parent == other
+    assert session_of(f"--oracle={recorded.oracle}").target_line == "target: replay"
 
 
 def test_each_of_two_problem_sets_replays_its_own_oracle(

@@ -55,7 +55,7 @@ def test_picks_that_extrapolate_are_counted_once() -> None:
     found = Extrapolation(problems, {"b": "never", "c": "never"})
     assert found.note == (
         "2 problems lie outside the model's training range (G: 2, C: 1); "
-        "2 picks are kernels that it never saw"
+        "2 picks are kernels that the model never saw"
     )
     assert found.why == {"a": "G = 2, trained on 1 alone; C = 9", "b": "G = 4; never", "c": "never"}
     assert Extrapolation({}, {}).note == ""

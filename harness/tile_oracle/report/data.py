@@ -131,7 +131,7 @@ class ReportData:
     judge.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
     status. fixed_mean_percent: mean efficiency of one kernel for all (judge.selection.fixed_choice).
     repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
-    were: differences between models above it are noise. margins: how well each pick's
+    were: no model can be shown to beat it. margins: how well each pick's
     efficiency is known (tile_oracle.judge.noise).
     """
 

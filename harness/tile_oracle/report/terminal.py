@@ -80,11 +80,11 @@ def _worst(data: ReportData, most: int = 5) -> list[str]:
     if not rows:
         seen = ", on problems that the model was trained on" if data.in_sample else ""
         return [f"every pick is as fast as the oracle{seen}"] if data.efficiency.covered else []
-    lines = ["worst problems"]
+    lines, titles = ["worst problems"], words.titles(map(str, data.selection["problem"]))
     for row in rows:
         pick, oracle = (wording.short_kernel(row[f"{whose}_kernel"], row) for whose in ("pick", "oracle"))
         lines += [
-            f"  {words.percent(100 * row['efficiency']):>7}  {words.one_line(row['problem'])}",
+            f"  {words.percent(100 * row['efficiency']):>7}  {titles[row['problem']]}  {row['problem']}",
             f"           pick    {_speed(row['pick_tflops'])}{pick}",
             f"           oracle  {_speed(row['oracle_tflops'])}{oracle}",
             f"           {wording.why(row)}",

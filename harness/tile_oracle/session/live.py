@@ -343,7 +343,7 @@ class LiveSession(Session):
 
     def header(self) -> list[str]:
         how = "; ".join(dict.fromkeys(one.builder.describe() for one in self.target.compiled))
-        lines = [f"target: {self.target.name} ({self.target_reason}), {how}"]
+        lines = [f"{self.target_line}, {how}"]
         if self.options.on_cluster:
             of_kind = f", devices {self.options.fleet_match}" if self.options.fleet_match else ""
             lines.append(f"fleet: Ray at {self.options.fleet}{of_kind}")

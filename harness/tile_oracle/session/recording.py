@@ -134,7 +134,7 @@ def find_recording(options: SessionOptions) -> Recording:
     Raises RecordError if there are none, or several devices; ModelError if --model names no folder,
     ProblemSetError for an unknown set.
     """
-    return _load(*(_shipped(options) if options.oracle is None else ((options.oracle,), "as asked")))
+    return _load(*(_shipped(options) if options.oracle is None else ((options.oracle,), "")))
 
 
 def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:

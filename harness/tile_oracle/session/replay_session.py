@@ -104,7 +104,7 @@ class ReplaySession(Session):
 
     def header(self) -> list[str]:
         built = "nothing is built or measured"
-        return [f"target: {self.target.name} ({self.target_reason}), {built}", *self.recording.lines()]
+        return [f"{self.target_line}, {built}", *self.recording.lines()]
 
     def settling_command(self, run: Run, suspects: Path) -> str:
         options = self.options

@@ -79,14 +79,16 @@ class Session(ABC):
         run_owner: str = "",
         devices: int | None = None,
     ) -> None:
-        """target_reason: why this target. deadline: the end of the budget on the monotonic clock. run_folder,
-        run_owner: for a worker, the controller's run and the controller (record.owner). devices: how many
-        measure at once, each in a process of its own; None for the one of this process, or all of a cluster.
+        """target_reason: why this target, "" for an asked one. deadline: the end of the budget on the
+        monotonic clock. run_folder, run_owner: for a worker, the controller's run and the controller
+        (record.owner). devices: how many measure at once, each in a process of its own; None for the one of
+        this process, or all of a cluster.
 
         Raises HarnessError for options that cannot be used.
         """
         self.criteria = Criteria(**options.tolerances, rule=options.criteria)
-        self.target, self.target_reason = target, target_reason
+        self.target = target
+        self.target_line = f"target: {target.name}" + (f" ({target_reason})" if target_reason else "")
         self.options, self.devices = options, devices
         self.plan = self._make_plan()
         self.pickers: tuple[tuple[ModelChoice, ...], ...] = tuple(

@@ -21,7 +21,8 @@ from tile_oracle.terminal.did_you_mean import did_you_mean
 
 
 def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
-    """Returns the target with the sources of the options, and why it was chosen.
+    """Returns the target with the sources of the options, and why it was chosen, "" for an asked
+    one.
 
     `auto` is the architecture of the first AMD GPU with a target if AMD's driver and runtime are present,
     else sm_90 if NVIDIA's are, else cpu. No device is touched to detect them. Raises TargetError for an
@@ -29,7 +30,7 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     that cannot be used.
     """
     if name == INTERPRET:
-        return _interpreter(options), "as asked: results are checked, nothing is timed"
+        return _interpreter(options), "results are checked, nothing is timed"
     names = [word.partition("=")[0] for word in options.sources]
     targets = list(find_source_provider(NATIVE).archs)
     for source in names:
@@ -47,7 +48,7 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
                 "here, right or wrong, on small problems and without times"
             )
     elif name in targets:
-        chosen, reason = name, "as asked"
+        chosen, reason = name, ""
     else:
         if name in GPU_MACHINES:
             headers_for(name)  # says why not

@@ -43,7 +43,7 @@ class Extrapolation:
             parts.append(f"{number} {lie} outside the model's training range ({most})")
         if number := len(self.kernels):
             picks = "picks are kernels" if number > 1 else "pick is a kernel"
-            parts.append(f"{number} {picks} that it never saw")
+            parts.append(f"{number} {picks} that the model never saw")
         return "; ".join(parts)
 
 
