@@ -71,7 +71,7 @@ def test_problems_are_those_of_the_rows(tmp_path: Path) -> None:
         ({"mode": "group"}, "mode says that it is another operation"),
         ({"bias": "alibi"}, "bias says that more than the operation is done"),
         ({"tflops": 3.0}, "TFLOPS"),
-        ({"seqlen_q": "many"}, "invalid literal"),
+        ({"seqlen_q": "many"}, "seq_q = 'many' is not an integer"),
     ],
 )
 def test_what_is_another_operation_is_refused(tmp_path: Path, changes: dict[str, object], why: str) -> None:

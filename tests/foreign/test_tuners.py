@@ -135,7 +135,7 @@ def test_configurations_that_are_no_kernel_are_refused_and_counted(records: Path
     path.write_text(json.dumps(document))
     summary = import_file(path, "gfx950").summary
     assert summary.refused["kernel cannot be read"] == 1
-    assert summary.refused["unknown invalidity"] == 1
+    assert summary.refused["the status is unknown"] == 1
     foreign = {"results": [{"configuration": {"block_size_x": 16}, "times": {}, "invalidity": "correct"}]}
     path.write_text(json.dumps(foreign))
     with pytest.raises(RecordError, match="holds no usable row; kernel cannot be read"):

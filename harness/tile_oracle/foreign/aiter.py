@@ -22,9 +22,9 @@ from tile_oracle.errors import ProblemError
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.foreign.contract import MORE, UNUSED, Field, number_of
 from tile_oracle.foreign.dialect import GEMM_FIELDS
-from tile_oracle.foreign.entry import MX, Entry, gemm_entry
+from tile_oracle.foreign.entry import MX, Entry, entry_of, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.operations.fused_moe.problem import PRODUCTS, FusedMoeProblem
+from tile_oracle.operations.fused_moe.problem import PRODUCTS
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.problem.dtype_words import dtype_named
 
@@ -34,7 +34,8 @@ OF_AITER = frozenset(
 )
 """Columns that only these tables have, in lower case."""
 EXPERTS = ("token", "expert", "topk", "model_dim", "inter_dim")
-"""Columns of AITER's tables of fused experts, in the order of our problem's sizes."""
+"""Columns of AITER's tables of fused experts."""
+_SIZES_OF_EXPERTS = ("tokens", "experts", "topk", "hidden", "intermediate")
 OF_EXPERTS: Mapping[str, Field] = dict.fromkeys((*EXPERTS, "q_dtype_w", "use_g1u1"), UNUSED)
 FILE = re.compile(r"(?:a\d+w\d+|a16w16|bf16|fp8|f4).*tuned.*(?:gemm|bmm)")
 _DTYPE_COLUMNS = ("dtype", "q_dtype_w", "q_dtype_a")
@@ -85,15 +86,14 @@ HEADER = (
 LIBTYPE = "tile_oracle"
 _KEY = HEADER.index("libtype")
 """Columns before it say what a row is for."""
-_TORCH = {
+TORCH = {
     "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32", "fp8": "torch.float8_e4m3fn",
 }  # fmt: skip
 
 
 def aiter_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields every row. Raises ProblemSetError for text that is no table."""
-    for cells in listed.rows(line for line in listed.lines() if line.strip()):
-        row = {name.lower(): cell for name, cell in cells.items()}
+    for row, text in listed.table():
         names = f"{row.get('kernelname', '')} {listed.path.stem}".lower()
         us = row.get("us", "")
         stated = {name: cell for name, cell in row.items() if name not in ("b", "tflops", "us", "kernelname")}
@@ -116,7 +116,7 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
             gfx=row.get("gfx", ""),
             source=", ".join([*filter(None, [row.get("kernelname")]), *([f"{us} us"] if us else [])]),
             more=tuple(more),
-            text=",".join(cells.values()),
+            text=text,
         )
         # Tables of `tuned_table` name our kernels.
         yield replace(one, kernel=row["kernelname"]) if row.get("libtype") == LIBTYPE else one
@@ -124,17 +124,14 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
 
 def expert_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields both products of every row. Its times are of more than them. Raises ProblemSetError."""
-    for cells in listed.rows(line for line in listed.lines() if line.strip()):
-        row = {name.lower(): cell for name, cell in cells.items()}
-        sizes = [int(row[name]) for name in EXPERTS]
+    for row, text in listed.table():
+        sizes = {ours: row[name] for ours, name in zip(_SIZES_OF_EXPERTS, EXPERTS, strict=True)}
+        said = {"dtype": dtype_named(row.get("q_dtype_w", "")), **sizes}
         for product in PRODUCTS:
-            try:
-                one = FusedMoeProblem(dtype_named(row.get("q_dtype_w", "")), product, *sizes)
-            except ProblemError as error:
-                yield Entry(why=str(error)[:300])
-                continue
-            gated = product != "gate_up" or row.get("use_g1u1") == "1"
-            yield Entry(one if gated else None, "experts have no gate (use_g1u1)", gfx=row.get("gfx", ""))
+            if product == "gate_up" and row.get("use_g1u1") != "1":
+                yield Entry(why="experts have no gate (use_g1u1)", text=text)
+            else:
+                yield entry_of("fused_moe", {**said, "product": product}, gfx=row.get("gfx", ""), text=text)
 
 
 def _tflops(row: Mapping[str, str]) -> dict[str, float]:
@@ -196,7 +193,7 @@ def tuned_table(
             raise ProblemError(f"{problem.id}: AITER's tuned tables hold only GEMMs of layout {_LAYOUT}")
         key = (
             *(safe_cell(arch), compute_units, problem.M, problem.N, problem.K, False),
-            *(_TORCH[problem.dtype], _TORCH[problem.result_dtype], False, False),
+            *(TORCH[problem.dtype], TORCH[problem.result_dtype], False, False),
         )
         library, _ = rows.get(tuple(map(str, key)), (LIBTYPE, ""))
         if library != LIBTYPE:

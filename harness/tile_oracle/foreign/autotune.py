@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Any
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.foreign.aiter import Winner
+from tile_oracle.foreign.aiter import TORCH, Winner
 from tile_oracle.foreign.contract import number_of
 from tile_oracle.foreign.entry import Entry, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
@@ -42,7 +42,6 @@ _OPTION = re.compile(r"(\w+)=('[^']*'|[^,\s]+)")
 _NO_LAYOUT = "the file does not state the layout: give it (--layout rcr, or FILE.json:rcr for a problem set)"
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9_]")
 _OPERAND = re.compile(r"\((torch\.\w+), \[([\d, ]*)\], (\[[\d, ]*\])\)")
-_TORCH = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
 _NO_CHOICE = ("template_id", "template_hash", "ALLOW_TF32")
 """Beside what a kernel of Inductor is made by. torch 2.11 sets ALLOW_TF32 itself: an entry that has
 it, too, ends the compilation."""
@@ -134,7 +133,7 @@ def lookup_table(winners: Iterable[Winner], before: str) -> tuple[str, list[str]
 
 def _lookup_key(problem: GemmProblem) -> str:
     operands = [
-        (f"torch.{_TORCH[problem.dtype]}", [rows, columns], [columns, 1] if order == "r" else [1, rows])
+        (TORCH[problem.dtype], [rows, columns], [columns, 1] if order == "r" else [1, rows])
         for order, rows, columns in zip(
             problem.layout, (problem.M, problem.K), (problem.K, problem.N), strict=False
         )

@@ -57,12 +57,26 @@ _MOST_ERROR = 0.1
 """Largest relative error that rounding explains, whatever the data type."""
 _STATUSES: Mapping[str, str] = {
     **dict.fromkeys(("ok", "success", "succeeded", "passed", "pass", "correct", "valid", "done"), "ok"),
-    **dict.fromkeys(("wrong", "incorrect", "mismatch", "verification_failed"), "wrong"),
-    **dict.fromkeys(("unsupported", "skipped", "not_supported", "constraints"), "unsupported"),
-    **dict.fromkeys(("build_error", "compile_error", "compilation_failed", "compile"), "build_error"),
-    **dict.fromkeys(("crash", "crashed", "failed", "fail", "error", "runtime_error", "runtime"), "crash"),
+    **dict.fromkeys(
+        ("wrong", "incorrect", "mismatch", "verification_failed", "correctness", "incorrect_shape",
+         "incorrect_numerical", "incorrect_dtype"),
+        "wrong",
+    ),
+    **dict.fromkeys(
+        ("unsupported", "skipped", "not_supported", "constraints", "invalidconfig", "invalid_problem",
+         "error_not_supported"),
+        "unsupported",
+    ),
+    **dict.fromkeys(
+        ("build_error", "compile_error", "compilation_failed", "compile", "compilationfailedconfig"),
+        "build_error",
+    ),
+    **dict.fromkeys(
+        ("crash", "crashed", "failed", "fail", "error", "runtime_error", "runtime", "runtimefailedconfig"),
+        "crash",
+    ),
     **{same: same for same in ("timeout", "flaky", "noisy", "untimed", "device_lost")},
-}
+}  # fmt: skip
 
 _PRODUCTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(rf"(?<![a-z0-9])(?:{words})(?![0-9])"), arch)
@@ -113,10 +127,7 @@ def one_of(*words: str) -> Holds:
 
 
 def _small_error(text: str, _: Any) -> bool:
-    try:
-        return 0 <= float(text) <= _MOST_ERROR
-    except ValueError:
-        return False
+    return 0 <= number_of(text) <= _MOST_ERROR
 
 
 def of_arch(text: str, arch: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -137,7 +138,7 @@ class _Rows:
         """Gives rows that are still ok another status."""
         mask = np.asarray(bad, dtype=bool) & self.keep & (self.status == "ok")
         if mask.any():
-            self.summary.deny(f"{status}: {reason}", self._shown(mask, column), int(mask.sum()))
+            self.summary.refuse(f"{status}: {reason}", self._shown(mask, column), int(mask.sum()), kept=True)
             self.status[mask] = status
             self.detail[mask] = np.where(self.detail[mask] == "", reason, self.detail[mask])
 
@@ -162,24 +163,17 @@ class _Rows:
                 self.becomes(field.status, reason, bad, column)
 
     def _denied(self, column: str, field: Field, arch: str) -> Mask:
-        said = self.rows[column].astype(str).str.strip().str.lower()
-        alike = np.zeros(len(said), dtype=np.int64)
-        of: dict[str, tuple[npt.NDArray[np.int64], Sequence[Any]]] = {
-            "value": (alike, [None]),
-            "arch": (alike, [arch]),
-            "problem": (self.problem_of, self.problems),
-            "kernel": (self.kernel_of, self.kernels),
-        }
-        about, subjects = of[field.of]
-        asked = self.keep & self.stated(column)
-        codes, texts = pd.factorize(said)
-        pairs = np.where(asked, codes * len(subjects) + about, -1)
-        found = np.unique(pairs[pairs >= 0])
-        holds = field.holds
-        assert holds is not None
-        asked_of = [(str(texts[one // len(subjects)]), subjects[one % len(subjects)]) for one in found]
-        wrong = found[[not holds(text, subject) for text, subject in asked_of]] if len(found) else found
-        return np.asarray(asked & np.isin(pairs, wrong))
+        asked = np.flatnonzero(self.keep & self.stated(column))
+        about = {"problem": self.problem_of, "kernel": self.kernel_of}.get(field.of, np.zeros(len(self.keep)))
+        named: Mapping[str, Sequence[Any]] = {"problem": self.problems, "kernel": self.kernels}
+        subjects = named.get(field.of, [arch])
+        said = self.rows[column].iloc[asked].astype(str).str.strip().str.lower().to_numpy()
+        bad = np.zeros(len(self.keep), dtype=bool)
+        alike = pd.DataFrame({"text": said, "of": about[asked]}).groupby(["text", "of"]).indices
+        for (text, one), places in cast("Mapping[tuple[str, float], Any]", alike).items():
+            if field.holds is not None and not field.holds(text, subjects[int(one)]):
+                bad[asked[places]] = True
+        return bad
 
     # ---- kernels and problems ---------------------------------------------------------------
 
@@ -340,7 +334,9 @@ def converted(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tflops = read.of_problem(lambda one: float(one.flops)) / (latency * 1e9)
         _check_figures(read, latency, tflops)
-        zero_share = 1 - _known(read.numbers("non_zero")) / read.of_problem(_outputs)
+        zero_share = 1 - _known(read.numbers("non_zero")) / read.of_problem(
+            lambda one: float(math.prod(one.operand_shapes[-1]))
+        )
     unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
     summary.trusted = int((unwritten & read.keep & (read.status == "ok")).sum()) if trust else 0
     percent = np.char.add(np.char.mod("%.1f", 100 * np.nan_to_num(zero_share)), " % of the output is zero")
@@ -365,10 +361,11 @@ def _table(read: _Rows, latency: Numbers, tflops: Numbers, run: str) -> tuple[di
     keep, op = read.keep, read.dialect.op
     p, k, ok = read.problem_of[keep], read.kernel_of[keep], read.status[keep] == "ok"
     repeat = pd.DataFrame({"p": p, "k": k}).groupby(["p", "k"]).cumcount().to_numpy()
-    table: dict[str, Any] = _indexed([one.as_row() for one in read.problems], problem_columns(op), p)
-    table |= _indexed([one.as_row() for one in read.kernels], kernel_columns(op), k)
-    table["problem"] = np.array([one.id for one in read.problems], dtype=object)[p]
-    table["kernel"] = np.array([one.name for one in read.kernels], dtype=object)[k]
+    problems = pd.DataFrame([{**one.as_row(), "problem": one.id} for one in read.problems], dtype=object)
+    kernels = pd.DataFrame([{**one.as_row(), "kernel": one.name} for one in read.kernels], dtype=object)
+    columns = problems.reindex(columns=[*problem_columns(op), "problem"]).iloc[p].to_dict("series")
+    columns |= kernels.reindex(columns=[*kernel_columns(op), "kernel"]).iloc[k].to_dict("series")
+    table: dict[str, Any] = {str(name): values.to_numpy() for name, values in columns.items()}
     again = np.char.add(f"{run}-repeat", (repeat + 1).astype(str))
     table["run"] = np.where(repeat == 0, run, again).astype(object)
     said = read.texts("detail").to_numpy()
@@ -392,24 +389,14 @@ def _table(read: _Rows, latency: Numbers, tflops: Numbers, run: str) -> tuple[di
 
 def records_of(columns: Mapping[str, Any], op: str, arch: str, source: str) -> pd.DataFrame:
     """Adds the columns that are the same for all imported rows."""
-    table = dict(columns)
-    count = len(table["problem"])
     constants = {
-        "op": op,
-        "round": 0,
-        "check": "none",
-        "check_points": 0,
-        "target": arch,
-        "arch": arch,
-    }
-    constants |= {"device": arch, "harness_version": __version__, "toolchain": f"imported from {source}"}
-    for name, value in constants.items():
-        table[name] = [value] * count
-    frame = pd.DataFrame(table)
+        "op": op, "round": 0, "check": "none", "check_points": 0,
+        **dict.fromkeys(("target", "arch", "device"), arch),
+        "harness_version": __version__, "toolchain": f"imported from {source}",
+    }  # fmt: skip
     schema = arrow_schema(op)
-    for name in schema.names:
-        if name not in frame:
-            frame[name] = None
+    frame = pd.DataFrame(dict(columns)).assign(**constants)
+    frame = frame.assign(**{name: None for name in schema.names if name not in frame})
     return pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False).to_pandas()
 
 
@@ -422,16 +409,3 @@ def _floats(values: pd.Series) -> Numbers:
 
 def _known(values: Numbers) -> Numbers:
     return np.where(values == _UNSTATED, np.nan, values)
-
-
-def _outputs(problem: Problem) -> float:
-    count = 1
-    for extent in problem.operand_shapes[-1]:
-        count *= extent
-    return float(count)
-
-
-def _indexed(
-    rows: list[dict[str, Any]], names: Iterable[str], index: npt.NDArray[np.int64]
-) -> dict[str, Any]:
-    return {name: pd.Series([row.get(name) for row in rows]).to_numpy()[index] for name in names}

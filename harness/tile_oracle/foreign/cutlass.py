@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tile_oracle.foreign.contract import UNUSED, Field, number_of
+from tile_oracle.foreign.contract import UNUSED, Field, number_of, status_named
 from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.foreign.entry import Entry, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
@@ -27,7 +27,6 @@ HEADER = "Problem,Provider,OperationKind,Operation,"
 _KINDS = ("universal", "gemm")
 _OF_KERNEL = ("split_k_slices", "raster_order", "swizzle_size", "cluster_m", "cluster_n", "cluster_k")
 _RIGHT = ("passed", "not_verified", "not_run", "")
-_STATUSES = {"success": "ok", "invalid_problem": "unsupported", "error_not_supported": "unsupported"}
 _JUDGED = ("alpha", "beta")
 FIELDS: Mapping[str, Field] = {
     **{name: GEMM_FIELDS[name] for name in _JUDGED},
@@ -68,7 +67,7 @@ def _row(row: Mapping[str, str], text: str) -> Entry:
         return Entry(why=f"{row['OperationKind']} {kind}".strip() + " is not a dense GEMM", text=text)
     operands = {name: row.get(name, "").partition(":")[::2] for name in "ABCD"}
     result = operands["D"] if operands["D"][0] else operands["C"]
-    runs = _STATUSES.get(row["Status"], "crash")
+    runs = status_named(row["Status"]) or "crash"
     figures = {"tflops": number_of(row["GFLOPs"]) / 1e3, "gb_per_s": row["GB/s"]}
     return _gemm(
         [row[name] for name in "mnk"],

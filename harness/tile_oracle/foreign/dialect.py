@@ -50,14 +50,13 @@ def _padded_mem(kernel: Any) -> Kernel:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One operation's names in foreign files. `optional`: dimensions that have defaults. `shape`: the
-    dimensions that begin a new problem when a log mentions them. `kernel_word`: pattern of a kernel's name in
-    running text. `any_case`: whether logs may write dimensions in lower case. `own`: its fields besides those
-    of all operations. `meant`: the kernel that was measured under a kernel's name."""
+    """One operation's names in foreign files. `optional`: dimensions that have defaults. `kernel_word`:
+    pattern of a kernel's name in running text. `any_case`: whether logs may write dimensions in lower case.
+    `own`: its fields besides those of all operations. `meant`: the kernel that was measured under a kernel's
+    name."""
 
     op: str
     optional: tuple[str, ...]
-    shape: tuple[str, ...]
     kernel_word: re.Pattern[str]
     any_case: bool
     own: Mapping[str, Field]
@@ -75,6 +74,7 @@ class Dialect:
 
     @property
     def required(self) -> tuple[str, ...]:
+        """The dimensions without a default. A log that mentions the first three begins a new problem."""
         return tuple(name for name in self.dimensions if name not in self.optional)
 
     @cached_property
@@ -124,7 +124,6 @@ CONVOLUTIONS = Dialect(
         "G", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "Di", "Z", "stride_d",
         "pad_d", "dilation_d",
     ),
-    ("N", "C", "K"),
     re.compile(r"\bgrouped_conv_[a-z0-9_]+"),
     any_case=False,
     own={
@@ -208,7 +207,6 @@ GEMM_FIELDS: Mapping[str, Field] = MappingProxyType(
 GEMMS = Dialect(
     GemmProblem.op,
     ("split_k",),
-    ("M", "N", "K"),
     re.compile(r"\bgemm_[A-Za-z0-9_]+"),
     any_case=True,
     own={**_OF_KERNEL, **GEMM_FIELDS},
@@ -221,7 +219,6 @@ _BATCHES = ("b", "batch", "batch_count", "batch_size", "num_batches")
 FUSED = Dialect(
     FusedGemmProblem.op,
     ("batch",),
-    ("M", "N", "K"),
     NAME,
     any_case=True,
     own={
@@ -249,7 +246,7 @@ def dialect_of(op: str) -> Dialect:
         return own[op]
     described = operation_named(op)
     optional = tuple(name for name in described.free_fields if name not in described.required)
-    return Dialect(op, optional, (), re.compile(rf"\b{re.escape(op)}_\w+"), False, {})
+    return Dialect(op, optional, re.compile(rf"\b{re.escape(op)}_\w+"), False, {})
 
 
 def op_of_name(kernel: str) -> str:

@@ -122,6 +122,28 @@ def stated_entry(stated: Mapping[str, Any], times_ms: Sequence[Any], **figures: 
     return Entry(problem, kernel=named, times_ms=times_ms, figures=figures, stated=told)
 
 
+def entry_of(
+    op: str,
+    values: Mapping[str, Any],
+    kernel: tuple[str, str, Mapping[str, Any]] = ("", "", {}),
+    **further: Any,
+) -> Entry:
+    """Returns the entry of a problem with these fields and outputs, numbers as such or as texts, and of a
+    kernel's source, function and configuration. What no problem has is the reason why there is none."""
+    try:
+        one = operation_named(op).problem_of({name: _number(value) for name, value in values.items()})
+    except ProblemError as error:
+        return Entry(why=first_line(error)[:300], **further)
+    return Entry(one, **kernel_of(one, *kernel), **further)
+
+
+def _number(value: Any) -> Any:
+    """Returns the number that a text is; anything else as it is."""
+    is_number = isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < _DIGITS
+    return int(value) if is_number else value
+
+
+_DIGITS = 20
 MX = {"mxfp4": "fp4_e2m1", "mxfp8": "fp8_e4m3"}
 """What other programs call operands with MX scales, and their data types."""
 NO_DTYPE = "neither a column nor a name states the data type"
@@ -143,13 +165,9 @@ def gemm_entry(
         return Entry(why=why, **further)
     if ours in MX and (layout != "rcr" or batch not in ("", "1")):
         return Entry(why=f"products of {ours} are of layout rcr, and no batches", **further)
-    for name, cell in zip("MNK", sizes, strict=True):
-        if not (cell.isdigit() and cell.isascii() and len(cell) < 20):
-            why = f"{name} = {quoted(cell)} is not an integer; write digits only"
-            return Entry(why=why, damaged=True, **further)
     one: Problem | None
     try:
-        shape = tuple(map(int, sizes))
+        shape = tuple(map(_number, sizes))
         if ours in MX:
             one, why = ScaledGemmProblem(MX[ours], "mx", *shape), ""
         else:

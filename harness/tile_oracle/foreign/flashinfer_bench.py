@@ -14,17 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.errors import ProblemError
-from tile_oracle.foreign.entry import Entry, gemm_entry, kernel_of
+from tile_oracle.foreign.entry import Entry, entry_of, gemm_entry
 from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.operations.gemm.problem import RESULT_DTYPES
-from tile_oracle.operations.rms_norm.problem import RmsNormProblem
 from tile_oracle.problem.dtype_words import dtype_named
 
-_STATUSES = {
-    "PASSED": "ok", "INCORRECT_SHAPE": "wrong", "INCORRECT_NUMERICAL": "wrong", "INCORRECT_DTYPE": "wrong",
-    "RUNTIME_ERROR": "crash", "COMPILE_ERROR": "build_error", "TIMEOUT": "timeout",
-}  # fmt: skip
 _MOST_FOLDERS = 4
 _LAYOUTS: Mapping[tuple[tuple[str, ...], ...], str] = {
     (("M", "K"), ("N", "K")): "rcr", (("M", "K"), ("K", "N")): "rrr",
@@ -84,14 +78,13 @@ def _entry(
         )
     evaluation = trace.get("evaluation") or {}
     performance, correctness = (evaluation.get(name) or {} for name in ("performance", "correctness"))
-    status = str(evaluation.get("status", ""))
     error = correctness.get("max_relative_error")
     solution = str(trace.get("solution") or "")
     kernel: tuple[str, str, dict[str, Any]] = ("flashinfer", re.sub(r"\W", "_", solution), {})
     further: dict[str, Any] = dict(  # noqa: C408
         times_ms=[performance.get("latency_ms")] if performance else [],
         figures={
-            "status": _STATUSES.get(status, status or "none stated"),
+            "status": evaluation.get("status") or "none stated",
             "ended": evaluation.get("timestamp"),
         },
         stated={
@@ -104,8 +97,5 @@ def _entry(
     )
     if layout is not None:
         return gemm_entry((types[0], layout, *(str(sizes.get(name)) for name in "MNK")), kernel, **further)
-    try:
-        norm = RmsNormProblem(types[0], *(int(sizes[name]) for name in shaped[0]))
-    except (ProblemError, TypeError, ValueError) as error:
-        return Entry(why=str(error)[:300], text=text)
-    return Entry(norm, **kernel_of(norm, *kernel), **further)
+    extents = {ours: sizes[name] for ours, name in zip(("rows", "columns"), shaped[0], strict=True)}
+    return entry_of("rms_norm", {"dtype": types[0], **extents}, kernel, **further)

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.contract import ANOTHER, MORE, UNUSED, Field, is_false, number_of, one_of
-from tile_oracle.foreign.entry import Entry, kernel_of
+from tile_oracle.foreign.entry import Entry, entry_of
 from tile_oracle.foreign.list_file import ListFile, quoted
-from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.problem.dtype_words import dtype_named
 
 COLUMNS = frozenset(("hdim_q", "hdim_v", "nhead_q", "nhead_k", "seqlen_q", "seqlen_k", "batch"))
-_SIZES = ("batch", "nhead_q", "nhead_k", "seqlen_q", "seqlen_k", "hdim_q")
+_SIZES = {
+    "batch": "batch", "heads": "nhead_q", "kv_heads": "nhead_k", "seq_q": "seqlen_q", "seq_kv": "seqlen_k",
+    "head_dim": "hdim_q",
+}  # fmt: skip
 _OF_KERNEL = (
     *("pipeline", "tile_m0", "tile_n0", "tile_k0", "tile_n1", "tile_k1", "tile_k0max"),
     *("warp_m0", "warp_n0", "warp_k0", "block_per_cu", "num_splits"),
@@ -40,8 +41,8 @@ FIELDS: Mapping[str, Field] = {
 
 def fmha_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields every row. Raises ProblemSetError for text that is no table."""
-    for cells in listed.rows(line for line in listed.lines() if line.strip()):
-        yield _entry({name.lower(): cell for name, cell in cells.items()}, ",".join(cells.values()))
+    for row, text in listed.table():
+        yield _entry(row, text)
 
 
 def _entry(row: Mapping[str, str], text: str) -> Entry:
@@ -51,20 +52,15 @@ def _entry(row: Mapping[str, str], text: str) -> Entry:
         return Entry(why=f"the mask {quoted(mask)} is neither none nor causal to the last key", text=text)
     if row["hdim_q"] != row["hdim_v"]:
         return Entry(why="heads of Q and V have different sizes", text=text)
-    try:
-        batch, heads, kv_heads, seq_q, seq_kv, head_dim = (int(row[name]) for name in _SIZES)
-        problem = AttentionProblem(
-            dtype_named(dtype), batch, heads, kv_heads, seq_q, seq_kv, head_dim, causal
-        )
-    except (ProblemError, ValueError) as error:
-        return Entry(why=str(error)[:300], text=text)
-    return Entry(
-        problem,
+    sizes = {ours: row[name] for ours, name in _SIZES.items()}
+    return entry_of(
+        "attention",
+        {"dtype": dtype_named(dtype), **sizes, "causal": causal},
+        ("ck", "fmha_fwd", {name: row.get(name, "") for name in _OF_KERNEL}),
         times_ms=[number_of(row.get("latency_ms"))],
         # Programs count the masked half of a causal product, or do not.
         figures={} if causal else {"tflops": number_of(row.get("tflops"))},
         stated={n: cell for n, cell in row.items() if n not in (*_OF_PROBLEM, *_OF_KERNEL, *_FIGURES)},
         source=row.get("kernel", ""),
         text=text,
-        **kernel_of(problem, "ck", "fmha_fwd", {name: row.get(name, "") for name in _OF_KERNEL}),
     )

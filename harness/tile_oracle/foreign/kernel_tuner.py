@@ -14,23 +14,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tile_oracle.foreign.contract import UNITS_MS
+from tile_oracle.foreign.contract import UNITS_MS, status_named
 from tile_oracle.foreign.entry import Entry, stated_entry
 from tile_oracle.foreign.list_file import ListFile
 
-_CACHE_FAILURES: Mapping[str, str] = {
-    "InvalidConfig": "unsupported",
-    "CompilationFailedConfig": "build_error",
-    "RuntimeFailedConfig": "crash",
-}
-_T4_STATUSES: Mapping[str, str] = {
-    "correct": "ok",
-    "constraints": "unsupported",
-    "compile": "build_error",
-    "runtime": "crash",
-    "timeout": "timeout",
-    "correctness": "wrong",
-}
 _OF_TUNING = frozenset(
     f"{what}time" for what in ("", "compile_", "verification_", "benchmark_", "strategy_", "framework_")
 ) | {"times", "timestamp"}
@@ -49,10 +36,7 @@ def cache_entries(listed: ListFile) -> Iterator[Entry]:
         around["problem"] = size
     for entry in document["cache"].values():
         time = entry.get("time")
-        status = _CACHE_FAILURES.get(time, "") if isinstance(time, str) else "ok"
-        if not status:
-            yield Entry(why="unknown failure", text=time[:100])
-            continue
+        status = time[:100] if isinstance(time, str) else "ok"
         stated = {name: value for name, value in entry.items() if name not in _OF_TUNING}
         samples = _samples(entry.get("times"), time, status)
         yield stated_entry({**around, **stated}, samples, status=status, ended=_ended(entry))
@@ -81,7 +65,7 @@ def _cache(text: str) -> tuple[dict[str, Any], bool]:
 
 def _samples(times: Any, mean: Any, status: str) -> Sequence[Any]:
     """Returns the timings of a result. One whose mean is none of theirs is no measurement."""
-    if status != "ok":
+    if status_named(status) != "ok":
         return []
     samples = times if isinstance(times, list) and times else [mean]
     numbers = [one for one in samples if isinstance(one, int | float)]
@@ -100,10 +84,7 @@ def t4_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields every result of the T4 format. Raises ProblemSetError."""
     for result in json.loads(listed.text())["results"]:
         measured = {str(one["name"]): one for one in result.get("measurements") or ()}
-        status = _T4_STATUSES.get(str(result.get("invalidity")), "")
-        if not status:
-            yield Entry(why="unknown invalidity", text=str(result.get("invalidity"))[:100])
-            continue
+        status = str(result.get("invalidity"))[:100]
         time = measured.pop("time", {})
         factor = UNITS_MS.get(str(time.get("unit") or "ms").strip().lower())
         if factor is None:

@@ -65,6 +65,11 @@ class ListFile:
         except csv.Error as error:
             raise self.error(f"not CSV: {error}") from None
 
+    def table(self) -> Iterator[tuple[dict[str, str], str]]:
+        """Yields the rows of a table with their names in lower case, and as text. Raises ProblemSetError."""
+        for cells in self.rows(line for line in self.lines() if line.strip()):
+            yield {name.lower(): cell for name, cell in cells.items()}, ",".join(cells.values())
+
     def lines(self) -> Iterator[str]:
         """Yields every line without its line break. Raises ProblemSetError for a file that is not UTF-8
         text."""

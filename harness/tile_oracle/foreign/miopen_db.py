@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.contract import number_of
-from tile_oracle.foreign.entry import Entry, kernel_of
+from tile_oracle.foreign.entry import Entry, entry_of, kernel_of
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.operation import operation_named
 from tile_oracle.problem.dtype_words import dtype_named
 
 _KEY = re.compile(
@@ -32,16 +30,12 @@ _IN, _OUT = ("C", "Di", "Hi", "Wi"), ("K", "Do", "Ho", "Wo")
 
 def is_find_db(path: Path, text: str) -> bool:
     """Returns whether a file has times of MIOpen's solvers."""
-    return _is_db(text) and ("fdb" in path.name or "miopenConvolution" in text.partition("\n")[0])
+    return is_db(text) and ("fdb" in path.name or "miopenConvolution" in text.partition("\n")[0])
 
 
-def _is_db(text: str) -> bool:
+def is_db(text: str) -> bool:
+    """Returns whether a text begins as one of MIOpen's databases does."""
     return _KEY.fullmatch(text.partition("=")[0].strip()) is not None
-
-
-def is_perf_db(path: Path, text: str) -> bool:
-    """Returns whether a file has the tuned parameters of MIOpen's solvers."""
-    return _is_db(text) and not is_find_db(path, text)
 
 
 def find_entries(listed: ListFile) -> Iterator[Entry]:
@@ -85,12 +79,7 @@ def _entry(key: str) -> Entry:
         axes = zip("whd", reversed(found[name].split("x")), strict=False)
         row |= {f"{name}_{axis}": extent for axis, extent in axes}
     words = {"direction": _DIRECTIONS[found["direction"]], "dtype": dtype_named(found["dtype"])}
-    sizes = {name: int(extent) for name, extent in row.items()} | {"ndim": len(near) - 1}
     others = sorted(set(found["layouts"].split("-")) - {"NHWC", "NDHWC"})
     more = [f"{others[0]} in memory, which is channels-last here"] if others else []
     more += [] if found["bias"] == "0" else ["a bias"]
-    try:
-        conv = operation_named("grouped_conv").problem_of({**words, **sizes})
-        return Entry(conv, more=tuple(more))
-    except ProblemError as error:
-        return Entry(why=str(error)[:300])
+    return entry_of("grouped_conv", {**words, **row, "ndim": len(near) - 1}, more=tuple(more))

@@ -7,10 +7,12 @@ three. Tensor layouts are not part of a problem and are ignored.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NoReturn, cast
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.entry import Entry
@@ -44,7 +46,13 @@ _DIMENSIONS: tuple[tuple[str, str, str, int], ...] = (
 )
 """Our field, the long option, the short option and the default."""
 
-_MEANINGFUL = {"spatial_dim": "_", "forw": "F", "mode": "m", "pad_mode": "z"}
+_MEANINGFUL: Mapping[str, tuple[str, type, Sequence[Any]]] = {
+    "spatial_dim": ("_", int, (2, 3)),
+    "forw": ("F", int, range(8)),
+    "mode": ("m", str, ("conv",)),
+    "pad_mode": ("z", str, ("default", "conv")),
+}
+"""Other options that are part of the problem: the short one, type and values that are read."""
 _WITHOUT_MEANING = {
     "in_layout": "I", "out_layout": "O", "fil_layout": "f", "pad_val": "r", "iter": "i", "verify": "V",
     "verification_cache": "C", "time": "t", "wall": "w", "search": "s", "printconv": "P", "dump_output": "o",
@@ -54,15 +62,10 @@ _WITHOUT_MEANING = {
 }  # fmt: skip
 """Options on how MIOpen runs, stores or checks, which are not part of the problem."""
 
-_LONG = {
-    **{short: long for _, long, short, _ in _DIMENSIONS},
-    **{short: long for group in (_MEANINGFUL, _WITHOUT_MEANING) for long, short in group.items()},
-}
-_OPTIONS = frozenset(_LONG.values())
-
 _DRIVER = re.compile(r"(?:^|[\s/\\'\"])MIOpenDriver(?:\.exe)?['\"]?\s+(?P<rest>.*)")
 _BARE = re.compile(r"\s*(?P<rest>conv[a-z0-9]*\s+-.*)")
-_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_SHELL = re.compile(r"[12]?>|[|;&]")
+"""What ends the driver's options."""
 _HEADER = re.compile(r"\s*\w+\s*(?:,\s*\w*\s*)+")
 
 
@@ -137,68 +140,53 @@ def _operation(words: list[str]) -> str:
     return word if word.isalnum() and len(word) < 30 else quoted(word)
 
 
+class _Options(argparse.ArgumentParser):
+    """The options of MIOpenDriver's conv, all of which have a value."""
+
+    def __init__(self) -> None:
+        super().__init__(add_help=False, allow_abbrev=False)
+        for _, long, short, _ in _DIMENSIONS:
+            self.add_argument(f"-{short}", f"--{long}", type=int, action=_Once)
+        for long, (short, kind, values) in _MEANINGFUL.items():
+            self.add_argument(f"-{short}", f"--{long}", type=kind, choices=values, action=_Once)
+        for long, short in _WITHOUT_MEANING.items():
+            self.add_argument(f"-{short}", f"--{long}")
+
+    def error(self, message: str) -> NoReturn:
+        """Raises ProblemError."""
+        raise ProblemError(f"{message} (options are those of MIOpenDriver's conv)")
+
+
+class _Once(argparse.Action):
+    """Refuses another value of an option that is given already."""
+
+    def __call__(
+        self, parser: object, given: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
+        if getattr(given, self.dest) not in (None, value):
+            raise argparse.ArgumentError(self, f"is given twice, as {getattr(given, self.dest)} and {value}")
+        setattr(given, self.dest, value)
+
+
+_OPTIONS = _Options()
+
+
 def _problems(words: list[str]) -> list[GroupedConvProblem]:
-    program, *options = words
+    program, *options = takewhile(lambda word: not _SHELL.match(word), words)
     dtype = _DTYPES.get(program)
     if dtype is None:
         raise ProblemError(f"{quoted(program)} is not one of {', '.join(_DTYPES)}")
-    given = _options(options)
-    ndim = _integer(given, "spatial_dim", 2)
-    if ndim not in (2, 3):
-        raise ProblemError(f"--spatial_dim {ndim}: write 2 or 3")
-    for name, known in (("mode", ("conv",)), ("pad_mode", ("default", "conv"))):
-        if (mode := given.get(name, "conv")) not in known:
-            raise ProblemError(f"--{name} {quoted(mode)} is not read: write a conv with its padding")
+    given = {name: value for name, value in vars(_OPTIONS.parse_args(options)).items() if value is not None}
+    ndim = given.get("spatial_dim", 2)
     values = {
-        field: _integer(given, long, default)
+        field: given.get(long, default)
         for field, long, _, default in _DIMENSIONS
         if ndim == 3 or (not field.endswith("_d") and field not in ("Di", "Z"))
     }
     values["G"] = max(values["G"], 1)
+    forw = given.get("forw", 0)
     return [
         GroupedConvProblem(direction=direction, dtype=dtype, ndim=ndim, **values)
-        for direction in _directions(_integer(given, "forw", 0))
+        for bit, direction in enumerate(DIRECTIONS)
+        if forw == 0 or forw >> bit & 1
     ]
-
-
-def _options(words: list[str]) -> dict[str, str]:
-    """Long name -> value."""
-    given: dict[str, str] = {}
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        long = name[2:] if name.startswith("--") else _LONG.get(name[1:], "") if name.startswith("-") else ""
-        if long not in _OPTIONS:
-            if name in (">", ">>", "|", "&&", "||", ";", "&", "2>&1") or name.startswith((">", "2>", "|")):
-                break  # shell syntax ends the driver's options
-            raise ProblemError(
-                f"{quoted(word)} is not an option of MIOpenDriver's conv; write -n 16 or --batchsize 16"
-            )
-        if not equals:
-            following = next(rest, None)
-            if following is None:
-                raise ProblemError(f"{quoted(word)} has no value; write {name} 1")
-            value = following
-        if given.get(long, value) != value:
-            raise ProblemError(
-                f"--{long} is given twice, as {quoted(given[long])} and {quoted(value)}; keep one"
-            )
-        given[long] = value
-    return given
-
-
-def _integer(given: Mapping[str, str], long: str, default: int) -> int:
-    text = given.get(long)
-    if text is None:
-        return default
-    if not _INTEGER.fullmatch(text):
-        raise ProblemError(f"--{long} {quoted(text)} is not an integer; write digits only")
-    return int(text)
-
-
-def _directions(forw: int) -> list[str]:
-    if not 0 <= forw <= 7:
-        raise ProblemError(
-            f"-F {forw} is not a sum of 1 (forward), 2 (data gradient) and 4 (weight gradient)"
-        )
-    return [name for bit, name in enumerate(DIRECTIONS) if forw == 0 or forw >> bit & 1]

@@ -34,7 +34,7 @@ def ranking_entries(listed: ListFile) -> Iterator[Entry]:
         )
     a, b = named["trans"][0], named["trans"][1]
     around = {"a_type": named["dtype"], "b_type": named["dtype"], "transA": a, "transB": b}
-    for row in listed.rows(listed.lines()):
+    for row, _ in listed.table():
         sizes = row["problem"].split("x")
         call = around | dict(zip(("m", "n", "k", "batch_count"), sizes, strict=False))
         one = of_call(call, f"line {listed.line}")

@@ -104,7 +104,7 @@ def log_rows(text: str, summary: ImportSummary, dialect: Dialect) -> pd.DataFram
         dimensions: dict[str, Any] = {
             n.lower(): _whole(value) for n, value in dialect.dimension.findall(said)
         }
-        if {name.lower() for name in dialect.shape} <= set(dimensions):
+        if {name.lower() for name in dialect.required[:3]} <= set(dimensions):
             context = dimensions
         name = KERNEL_WORD.search(said) or dialect.kernel_word.search(said)
         if name:

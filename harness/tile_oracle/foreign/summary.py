@@ -54,15 +54,10 @@ class ImportSummary:
         lines = (line for line in self.shown if line.split(": ")[0] in self.refused)
         return next(lines, self.shown[0] if self.shown else "it is empty")
 
-    def refuse(self, reason: str, example: str, count: int = 1) -> None:
-        """Counts refused rows; the first example of a reason is kept."""
-        self._count(self.refused, reason, example, count)
-
-    def deny(self, reason: str, example: str, count: int = 1) -> None:
-        """Counts rows that are kept with another status than ok."""
-        self._count(self.denied, reason, example, count)
-
-    def _count(self, counts: Counter[str], reason: str, example: str, count: int) -> None:
+    def refuse(self, reason: str, example: str, count: int = 1, kept: bool = False) -> None:
+        """Counts refused rows, or rows that are kept with another status than ok; the first example of a
+        reason is kept."""
+        counts = self.denied if kept else self.refused
         if len(reason) > _SHOWN_CHARACTERS:
             reason = f"{reason[: _SHOWN_CHARACTERS - 3]}..."
         if reason not in counts:

@@ -29,7 +29,6 @@ _SIZES = re.compile(
     r"(?:_ld_(?P<lda>\d+)_(?P<ldb>\d+)_(?P<ldc>\d+))?(?P<rest>\w*)"
 )
 _SOLUTION = re.compile(r"Gemm_(?P<library>Hipblaslt|Rocblas)_(?:[NTC]{2}_)?(?P<index>\d+)")
-_TYPES = {"BFloat16": "bf16_r", "Half": "f16_r", "float": "f32_r"}
 _NAMES = {"bf16": "BFloat16", "fp16": "Half", "fp32": "float"}
 _PLAIN = ("GemmTunableOp", "GemmStridedBatchedTunableOp")
 _MORE = {"ScaledGemmTunableOp": "scales", "GemmAndBiasTunableOp": "a bias"}
@@ -58,8 +57,8 @@ def _entry(cells: list[str], source: str) -> Entry:
     if named is None or sizes is None or sizes[0][:2] != named["trans"].lower():
         return Entry(why="the line is none of a GEMM's: GemmTunableOp_TYPE_TN,tn_M_N_K...,SOLUTION,MS")
     given = {name: value for name, value in sizes.groupdict().items() if value and name != "rest"}
-    dtype = _TYPES.get(named["type"], "")
-    if not dtype:
+    dtype = named["type"]
+    if dtype not in _NAMES.values():
         return Entry(why=f"{named['op']} of {named['type']} is not read")
     if given.get("batch_count", "1") != "1" or ("Strided" in named["op"] and "batch_count" not in given):
         return Entry(why="batches, whose strides the line does not state")

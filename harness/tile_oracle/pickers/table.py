@@ -15,7 +15,7 @@ from typing import cast
 
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError, ProblemError, ProblemSetError, first_line
-from tile_oracle.foreign.contract import FIELDS, against, arch_named
+from tile_oracle.foreign.contract import FIELDS, against, arch_named, status_named
 from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.formats import MODEL, TUNED, Format, format_of
 from tile_oracle.foreign.list_file import ListFile
@@ -91,7 +91,8 @@ class _Read:
         cus = str(load_arch(self.arch).hardware.num_cus)
         if of_cus not in ("", cus):
             return f"of {of_cus} compute units, not {cus}"
-        status = str(one.figures.get("status", "ok"))
+        said = str(one.figures.get("status", "ok"))
+        status = status_named(said) or said
         if status != "ok" or any(math.isinf(time) for time in one.times_ms if isinstance(time, float)):
             return f"status {status}"
         denied = against({**FIELDS, **self.known.fields}, one.stated, one.problem, self.arch)
