@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 from evil_target import small_problem
 
@@ -14,7 +15,7 @@ from tests.misbehaviour.families import INNOCENT
 from tests.misbehaviour.family_library import FamilyTarget
 from tests.misbehaviour.runner import AFTER, BEFORE, SETTINGS, Seen, as_json
 from tests.misbehaviour.tables import FAMILIES
-from tile_oracle.measure import twins
+from tile_oracle.measure import measuring
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.record.run import RunLog, open_run
 
@@ -27,15 +28,15 @@ def main(folder: Path, reports: Path, name: str) -> None:
     innocent = [target.kernel(INNOCENT, i + 1) for i in range(BEFORE + AFTER)]
     kernels = [*innocent[:BEFORE], target.kernel(family), *innocent[BEFORE:]]
     supervisor = Supervisor(target, SETTINGS, run.measurements)
-    # The kernels are copies of one library that ask for their file name: no twins.
-    twins.run_identity = lambda source, kernel, path: None
     problem, seen = small_problem(Hi=6), []
     driver = own_driver(supervisor, [problem], kernels, log)
-    for kernel in kernels:
-        m = driver.measure(problem, kernel)
-        seen.append(
-            Seen(target.families[kernel.tile_m - 1].name, kernel.tile_n, m.status, m.detail, final=False)
-        )
+    # The kernels are copies of one library that ask for their file name: no twins.
+    with patch.object(measuring, "run_identity", lambda source, kernel, path: None):
+        for kernel in kernels:
+            m = driver.measure(problem, kernel)
+            seen.append(
+                Seen(target.families[kernel.tile_m - 1].name, kernel.tile_n, m.status, m.detail, final=False)
+            )
     log.close()
     supervisor.close()
     target.close()
