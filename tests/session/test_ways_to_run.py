@@ -57,13 +57,23 @@ def test_each_way_to_run_pytest_ends_as_the_table_says(recorded: Recorded, way: 
         assert told["trouble"] or told["sets"], "it says why"
 
 
-@pytest.mark.parametrize("where", ["", "def pytest_runtest_logfinish():\n    "])
-def test_a_process_that_ends_itself_leaves_no_report(recorded: Recorded, where: str) -> None:
+@pytest.mark.parametrize(
+    ("conftest", "told"),
+    [
+        ("os._exit(0)\n", None),
+        ("def pytest_runtest_logfinish():\n    os._exit(0)\n", None),
+        ("import atexit\natexit.register(os._exit, 0)\n", Outcome.NO_BASELINE),
+    ],
+)
+def test_the_report_tells_what_a_process_that_ends_itself_hides(
+    recorded: Recorded, conftest: str, told: Outcome | None
+) -> None:
     project = recorded.project
     project.write(JSON, '{"exit_status": 0}')
-    project.write("conftest.py", f"import os\n{where}os._exit(0)\n")
-    assert project.pytest(*REPLAY, f"--report-json={JSON}").status == 0, "out of reach"
-    assert not (project.folder / JSON).exists()
+    project.write("conftest.py", "import os\n" + conftest)
+    assert project.pytest(*REPLAY, "--baseline-dir=none", f"--report-json={JSON}").status == 0, "out of reach"
+    file = project.folder / JSON
+    assert (json.loads(file.read_text())["exit_status"] if file.exists() else None) == told
 
 
 def test_the_table_has_no_pass_without_a_name() -> None:

@@ -143,6 +143,8 @@ WAYS: tuple[Way, ...] = (
     Way("a path that is not there", 4, "nothing-measured", "no_such_tests"),
     Way("`--dist each -n 2`", 4, "", "--dist each -n 2"),
     Way("`-p no:tile_oracle`", 4, "", "-p no:tile_oracle"),
+    Way("`PYTEST_ADDOPTS=--help`", 4, "", environment={"PYTEST_ADDOPTS": "--help"}, is_quick=True),
+    Way("`addopts = -h` in pytest.ini", 4, "", ini=f"{INI}addopts = -h\n"),
     # ---- no verdict ----
     Way("`--baseline-dir=none`", 10, "no-baseline", "--baseline-dir=none"),
     Way(

@@ -25,6 +25,7 @@ PREFIX = "--tile-oracle-"
 OPENING = tuple(name for name, option in OPTIONS.items() if option.opens)
 """The options that make a pytest run a session."""
 _OPENING = frozenset(PREFIX + name for name in OPENING)
+_SPELT_OPENING = _OPENING | {f"--{name}" for name in OPENING}
 _HELP = frozenset(("-h", "--help"))
 _GROUP = (
     "tile-oracle: does the model that picks a kernel pick well? (pytest --problem-set forward_smoke). The "
@@ -61,6 +62,8 @@ class OptionNames:
         from tile_oracle.session.project_defaults import default_arguments
 
         if self._shows_help:
+            if self._asked & _SPELT_OPENING and not self._asked & _HELP:
+                raise pytest.UsageError("--help in PYTEST_ADDOPTS or a configuration file: no session begins")
             return
         expanded = list(_with_files(self._args))
         taken = registered_names(self._parser)
@@ -96,13 +99,17 @@ class OptionNames:
         if not self.opens:
             return
         given = {_name(arg) for arg in self._args}
-        asked = {_name(arg) for arg in map(str, self._config.invocation_params.args)}
         for name in OPTIONS:
-            if f"--{name}" in taken & asked and PREFIX + name not in given:
+            if f"--{name}" in taken & self._asked and PREFIX + name not in given:
                 raise pytest.UsageError(
                     f"--{name} is also an option of another plugin or conftest: {PREFIX}{name} is "
                     f"tile-oracle's; give that one, too, to use --{name} for the other"
                 )
+
+    @property
+    def _asked(self) -> set[str]:
+        """The options of the command line itself."""
+        return {_name(arg) for arg in _with_files(list(map(str, self._config.invocation_params.args)))}
 
     @property
     def opens(self) -> bool:
