@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -59,13 +59,17 @@ class Device(Protocol):
     """One open device with at most one loaded problem.
 
     kernel_seconds: time spent in kernels so far, in check and timing runs. limits: the roofline, which no
-    run can beat. cold_cache: whether the caches are flushed before each timed run.
+    run can beat. cold_cache: whether the caches are flushed before each timed run. adds_nothing: no driver
+    opens files or starts threads in this process, so the audit may be strict.
     """
 
     info: DeviceInfo
     limits: Limits
     kernel_seconds: float
     cold_cache: bool
+    adds_nothing: bool = False
+    after_load: Callable[[], None] = staticmethod(lambda: None)
+    """Called after a kernel's library was loaded into this process."""
 
     @property
     def timed_ms(self) -> float:
@@ -101,6 +105,16 @@ class Device(Protocol):
     def clocks_differ(self, binary: Path) -> str | None:
         """Returns how the times of a kernel that was sampled differ between two clocks of the device; None:
         they agree, or the device has one clock."""
+        return None
+
+    def inputs(self) -> list[tuple[int, int]]:
+        """Returns the addresses and sizes of the loaded problem's inputs in this process's memory, which no
+        kernel may change."""
+        return []
+
+    def inputs_changed(self) -> bool:
+        """Returns whether a kernel has changed inputs elsewhere. Slow: for wrong results only."""
+        return False
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
         """Runs once on a caller's data, over a poisoned output, and writes the output to its file.
@@ -114,3 +128,4 @@ class Device(Protocol):
 
     def state(self) -> DeviceState:
         """Clocks, temperature, power and throttling, where they can be read."""
+        return DeviceState()

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.arch.time_bound import Limits
-from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
+from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
 from tile_oracle.device.cpu_data import CpuData, TimedSet
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import NativeClock, Turns
@@ -34,7 +34,6 @@ from tile_oracle.targets.cpu_info import (
     last_level_cache_bytes,
     memory_available_bytes,
 )
-from tile_oracle.targets.device_state import DeviceState
 
 _ABI_VERSION = 1
 _TO_OK, _TO_UNSUPPORTED = 0, 1
@@ -74,19 +73,16 @@ def _not_loaded(binary: Path, error: OSError) -> CheckResult:
     return CheckResult("build_error", f"cannot be loaded: {error}", again=not isinstance(error, _Unfit))
 
 
-class CpuDevice:
+class CpuDevice(Device):
     """One core of this machine, pinned while it works."""
 
     adds_nothing = True
-    """No driver opens files or starts threads in this process, so the audit may be strict."""
 
     def __init__(self) -> None:
         self.info = DeviceInfo(cpu_name(), f"{platform.system()} {platform.release()}")
-        self.kernel_seconds = self.timed_ms = 0.0
+        self.kernel_seconds = self._timed_ms = 0.0
         self.limits = Limits(cpu_peak_flops())
         self.cold_cache = False
-        self.after_load: Callable[[], None] = lambda: None
-        """Called after a kernel's library was loaded."""
         self._flush: Array | None = None
         self._core = CoreLock()
         self._clock = NativeClock()
@@ -102,6 +98,10 @@ class CpuDevice:
         self._loaded: CpuData | None = None
         self._arguments: list[Any] = []
         self._timed_arguments: Any | None = None
+
+    @property
+    def timed_ms(self) -> float:
+        return self._timed_ms
 
     def load(self, problem: Problem, seed: int) -> None:
         self._loaded = self._timed_arguments = None
@@ -121,7 +121,6 @@ class CpuDevice:
         return operation_named(problem.op).worker.cpu_arguments(problem, operands, out)
 
     def inputs(self) -> list[tuple[int, int]]:
-        """Addresses and sizes of the loaded problem's inputs, which no kernel may change."""
         return [] if self._loaded is None else self._loaded.inputs()
 
     def claim(self) -> None:
@@ -248,7 +247,7 @@ class CpuDevice:
             if result.status != "ok":
                 raise KernelFailed(result.detail, result.status, tainted=result.tainted)
         nanoseconds = np.concatenate(taken).astype(np.float64) if len(taken) > 1 else taken[0].astype(float)
-        self.timed_ms += float(nanoseconds.sum()) / 1e6
+        self._timed_ms += float(nanoseconds.sum()) / 1e6
         return nanoseconds
 
     def look(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
@@ -303,12 +302,6 @@ class CpuDevice:
         if result.status == "wrong" and right_now:
             return replace(result, detail=f"{result.detail}; correct when it runs alone")
         return result
-
-    def clocks_differ(self, binary: Path) -> str | None:
-        return None
-
-    def state(self) -> DeviceState:
-        return DeviceState()
 
     def _flush_caches(self) -> None:
         """Writes twice the size of the caches, which evicts the kernel's data."""

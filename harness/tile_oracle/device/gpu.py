@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.arch.time_bound import Limits
-from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
+from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
 from tile_oracle.device.callers_data import CallersData
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_data import GpuData, OperandSet
@@ -58,7 +58,7 @@ _DRAWN_AMONG = 5
 """A run whose result is compared follows fewer others than this."""
 
 
-class GpuDevice:
+class GpuDevice(Device):
     """See tile_oracle.device.base.Device.
 
     After a fault that leaves the device unusable to this process, the process exits. A new process can use
@@ -413,8 +413,6 @@ class GpuDevice:
         )
 
     def inputs_changed(self) -> bool:
-        """Returns whether a kernel has changed the operands of the loaded problem. Slow: for wrong results
-        only."""
         if self._loaded is None:
             return False
         try:

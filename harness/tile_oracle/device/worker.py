@@ -100,13 +100,8 @@ class Worker:
             return
         assert self._device is not None
         info = self._device.info
-        self._audit = Audit(
-            getattr(self._device, "inputs", tuple),
-            self._channel.read_fd,
-            strict=getattr(self._device, "adds_nothing", False),
-        )
-        if hasattr(self._device, "after_load"):
-            self._device.after_load = self._audit.note_library
+        self._audit = Audit(self._device.inputs, self._channel.read_fd, strict=self._device.adds_nothing)
+        self._device.after_load = self._audit.note_library
         if command.attempts:
             self._slot = AttemptSlot(Path(command.attempts))
         self._channel.send({"opened": {"name": info.name, "driver": info.driver}})
@@ -282,8 +277,8 @@ class Worker:
         changes = report.changes
         if answer["status"] in ("wrong", "flaky") and "inputs" not in changes:
             # The memory of a GPU is out of the audit's reach.
-            looks = getattr(self._device, "inputs_changed", None)
-            changes += ("inputs",) if looks is not None and looks() else ()
+            assert self._device is not None
+            changes += ("inputs",) if self._device.inputs_changed() else ()
         if self._slot is not None:
             self._slot.end()
         settled = {

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import count
 from typing import Any
 
 from tile_oracle.errors import DeviceMissingError, HarnessError, NotBegunError
@@ -120,8 +121,8 @@ class Driver:
         self._unbuilt: dict[str, Task] = {}
         self._labels: dict[str, str] = {}
         self._begun: set[str] = set()
-        self._rows: dict[tuple[str, int], list[Row]] = {}
-        """Rows of leaders, by device and assignment, until it ends."""
+        self._rows: dict[int, list[Row]] = {}
+        """Number of an assignment -> rows of leaders, until it ends."""
         self._lines: list[bytes] = []
         self._remote: set[str] = set()
         self._losses: dict[str, int] = {}
@@ -130,8 +131,7 @@ class Driver:
         """What is to be timed again, by label, until it was or was given up."""
         self._again_number: dict[int, str] = {}
         """Number of an assignment -> label."""
-        self._timed_again: set[str] = set()
-        self._numbers = 0
+        self._numbers = count(1)
         self._asked: deque[tuple[Problem, Kernel]] = deque()
         self._stops_new = self._ends = False
         self._error: BaseException | None = None
@@ -218,20 +218,20 @@ class Driver:
         jobs: dict[str, _Again] = {}
         with self._state:
             for one in asked:
-                self._numbers -= 1
                 job = _Again(*one)
                 self._results.resume(job.problem)
                 self._problems.setdefault(job.problem.id, _Problem(job.problem, {}, 1.0))
-                jobs[label := f"{job.problem.id} again {-self._numbers}"] = job
+                jobs[label := f"{job.problem.id} again {next(self._numbers)}"] = job
                 self._again[label] = job
                 self._dispatcher.add(Task(label, (), begun=True))
             while waits := self._again.keys() & jobs.keys():
                 if time.monotonic() >= ends_s:
                     for label in waits:
                         if self._dispatcher.forget(label):
-                            del self._again[label]
+                            del self._again[label], jobs[label]
                 self._wait()
-        return [job.problem for label, job in jobs.items() if label in self._timed_again]
+            given_up = self._dispatcher.without_finals
+            return [job.problem for label, job in jobs.items() if label not in given_up]
 
     def goes_on(self, problem: str) -> bool:
         """Returns whether a problem goes on although the time is over: a device has been given it. No other
@@ -350,18 +350,17 @@ class Driver:
     def _leave(self, event: Gone) -> None:
         self._last_why = f"{event.device}: {event.why}"
         self.progress.gone(event.device, event.why)
-        self._drop_finals(event.device)
         self._dispatcher.gone(event.device, died=event.died)
 
     def _take_row(self, device: str, row: Row) -> None:
         if row.result.round >= ROUND_FINAL:
             if self._dispatcher.takes_finals(device, row.number):
-                self._rows.setdefault((device, row.number), []).append(row)
+                self._rows.setdefault(row.number, []).append(row)
         elif self._dispatcher.finished(device, row.number, row.result.kernel.name):
             self._take(row)
 
     def _end(self, device: str, message: Ended) -> None:
-        rows = self._rows.pop((device, message.number), [])
+        rows = self._rows.pop(message.number, [])
         if why := message.lost or message.failed:
             # It gets no more work, but may come back in a new process.
             self._losses[device] = self._losses.get(device, 0) + 1
@@ -373,7 +372,6 @@ class Driver:
                 self._take(row)
             if (label := self._again_number.get(message.number)) is not None:
                 self._again.pop(label, None)
-                self._timed_again.add(label)
 
     def _take(self, row: Row) -> None:
         there, one = self._problems[row.result.problem.id], row.result
@@ -381,10 +379,6 @@ class Driver:
         kernel = there.kernels.get(one.kernel.name, one.kernel)
         self._results.take(replace(one, problem=there.problem, kernel=kernel))
         self._lines.append(row.line)
-
-    def _drop_finals(self, device: str) -> None:
-        for key in [key for key in self._rows if key[0] == device]:
-            del self._rows[key]
 
     def _flush(self) -> None:
         if self._lines:
