@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import LONGEST_S
+from tests.processes import LONGEST_S, run_python
 from tests.pytest_project import heed_ctrl_c
 from tile_oracle.cli import main
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
@@ -90,7 +90,7 @@ def test_unknown_commands_import_none(word: str) -> None:
         "loaded = {name for name in sys.modules if name.startswith('tile_oracle.commands.')}\n"
         "print(*loaded - own, 'end')"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = run_python("-c", script, check=True)
     assert done.stdout.splitlines()[-1] == "end"
 
 
@@ -126,7 +126,7 @@ def test_only_the_named_command_is_imported() -> None:
         "import sys; from tile_oracle.cli import main; main(['problems', 'forward_smoke']); "
         "print(*{'lightgbm', 'pyarrow', 'tile_oracle.commands.train'} & sys.modules.keys(), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
     assert done.stderr.strip() == ""
 
 

@@ -2,14 +2,13 @@
 
 import ctypes
 import json
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.loaded_kernel import load_kernel
 from tile_oracle.device.runtime.driver import Launch, RuntimeFailure
@@ -200,5 +199,5 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, damage: str) -> None:
 def test_the_worker_imports_neither_triton_nor_torch() -> None:
     imports = "import sys, tile_oracle.device.worker, tile_oracle.device.nvidia; "
     code = imports + "print({'triton', 'torch'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
     assert done.stdout.strip() == "set()"

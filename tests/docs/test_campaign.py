@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.docs.test_docs import commands
+from tests.processes import run_python
 from tests.pytest_project import Finished, Project, twice
 from tests.warm_python import run_warm
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -40,14 +39,12 @@ def run(project: Project, line: str) -> Finished:
     if not tool:
         done = run_warm(module, [*words, *quick], cwd=project.folder, env=project.environment, timeout_s=300)
         return Finished(done.returncode, done.stdout + done.stderr)
-    done = subprocess.run(
-        [sys.executable, "-m", module, *words],
+    done = run_python(
+        "-m",
+        module,
+        *words,
         cwd=project.folder,
         env=project.environment | {"PYTHONPATH": str(PAGE.parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
     )
     return Finished(done.returncode, done.stdout + done.stderr)
 

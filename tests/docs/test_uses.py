@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +21,7 @@ from tests.docs.uses import (
     TRITON,
     WORKS,
 )
+from tests.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "support.md"
@@ -128,14 +127,15 @@ def test_what_shows_a_cell_is_there() -> None:
 
 def done(op: str, source: str, folder: Path, *uses: str) -> dict[str, str]:
     paths = [str(ROOT), str(ROOT / "tests" / "third_operation")]
-    finished = subprocess.run(
-        [sys.executable, "-m", "tests.docs.uses", op, source, str(folder), *uses],
+    finished = run_python(
+        "-m",
+        "tests.docs.uses",
+        op,
+        source,
+        str(folder),
+        *uses,
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
     )
     assert finished.returncode == 0, finished.stderr[-2000:]
     found: dict[str, str] = json.loads(finished.stdout.splitlines()[-1])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.evaluation import folder_model
 from tile_oracle.evaluation.folder_model import WORTH_COMPILING, FolderModel, pool_of
 from tile_oracle.features.code_table import CodeTable
@@ -144,5 +143,5 @@ assert len(table) == len(kernels)
 assert not origin.order_only and not model.ranks_named
 print(*{{"lightgbm", "scipy"}} & sys.modules.keys())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = run_python("-c", program)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

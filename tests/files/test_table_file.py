@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.errors import HarnessError, RecordError
 from tile_oracle.files.table_file import MOST_COLUMNS, MOST_ROWS, TableError, check_csv
 from tile_oracle.foreign.importers import import_file
@@ -77,7 +76,7 @@ def test_its_cells_are_never_made(many_rows: Path) -> None:
         "try: read_table(pathlib.Path(sys.argv[1]))\n"
         "finally: print(pa.default_memory_pool().max_memory())"
     )
-    ended = subprocess.run([sys.executable, "-c", code, many_rows], capture_output=True, text=True)
+    ended = run_python("-c", code, many_rows)
     assert ended.returncode == 1
     assert int(ended.stdout) < 1 << 20
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.operation import Operation, deferred, operations, part
 
 PARTS = (
@@ -29,6 +27,6 @@ def test_places_are_modules_or_objects_in_them() -> None:
 
 def test_a_descriptor_imports_none_of_its_parts() -> None:
     code = "import sys, tile_oracle.operations.gemm.descriptor; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
     assert "tile_oracle.operations.gemm.descriptor" in done.stdout.split()
     assert not {"numpy", "tile_oracle.operations.gemm.rules"} & set(done.stdout.split())

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tile_oracle
+from tests.processes import run_python
 from tile_oracle.errors import RecordError
 from tile_oracle.record import journal as journal_module
 from tile_oracle.record.dataset import IDENTITY, load_records
@@ -286,12 +287,13 @@ def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
     limit_bytes: int, tmp_path: Path, make_row: MakeRow
 ) -> None:
     """A size limit tears a row like a full disk; then there is room again, and recording continues."""
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, tmp_path, str(limit_bytes)],
-        input=json.dumps(make_row(0)),
-        capture_output=True,
+    done = run_python(
+        "-c",
+        FULL_DISK,
+        tmp_path,
+        str(limit_bytes),
         env={**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)},
-        text=True,
+        input=json.dumps(make_row(0)),
         check=True,
     )
     written, messages = json.loads(done.stdout)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.processes import run_python
 from tests.pytest_project import SHORTLY, Finished, Project
 
 INSTALLED = {"PYTHONPATH": str(Path(__file__).parent)}
@@ -31,13 +31,12 @@ class Measured:
 
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """`tile-oracle` with these arguments, in the project's folder."""
-        return subprocess.run(
-            [sys.executable, "-m", "tile_oracle.cli", *map(str, arguments)],
+        return run_python(
+            "-m",
+            "tile_oracle.cli",
+            *map(str, arguments),
             cwd=self.project.folder,
             env=os.environ | self.project.environment | INSTALLED,
-            capture_output=True,
-            text=True,
-            timeout=300,
         )
 
 

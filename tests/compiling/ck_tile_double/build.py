@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.processes import run_python
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
@@ -103,14 +103,12 @@ def run_on_double(
     record.unlink(missing_ok=True)
     work.write_bytes(b"work")
     asked = {"runtime": str(runtime), "work": str(work), "runs": [(str(path), row) for path, row in runs]}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(asked)],
+    done = run_python(
+        "-c",
+        SCRIPT,
+        json.dumps(asked),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "RECORD_TO": str(record), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [line.split() for line in record.read_text().splitlines()]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiling.triton.conftest import COPY, HEAD
+from tests.processes import run_python
 from tile_oracle.cli import main
 from tile_oracle.compiling.builder import REFUSE, Builder
 from tile_oracle.compiling.code_facts import code_facts
@@ -136,7 +137,7 @@ def test_a_folder_runs_where_triton_is_not(copy_file: Path, tmp_path: Path) -> N
         "    result = builder.submit(source.pool(source.kinds[0])[0]).result()\n"
         "    print(result.status, result.cached, builder.device_work().path.name[-6:])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python("-c", code)
     assert done.stdout.split()[:2] == ["ok", "True"], done.stderr
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.compiling.triton.conftest import COPY, HEAD
+from tests.processes import run_python
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.compiling.triton.description import describe_file, read_description
@@ -234,7 +234,7 @@ def test_without_triton_the_message_says_how_to_get_it(tmp_path: Path) -> None:
         "from tile_oracle.compiling.triton.kernel_source import open_triton\n"
         f"open_triton('sm_90', {str(path)!r})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python("-c", code)
     assert done.stderr.splitlines()[-1].endswith(
         "Triton is not installed in this Python: pip install 'tile-oracle[triton]', or give a folder of "
         "tile-oracle build"
