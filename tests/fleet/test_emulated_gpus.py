@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.test_sessions_on_gpu import FEW_KERNELS, SMALL_PROBLEMS
+from tests.gpu.test_sessions_on_gpu import FEW_KERNELS, SMALL_PROBLEMS, held_until_all_are_wanted
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
 from tile_oracle.compiling.toolchain import zig_folder
-from tile_oracle.files.lock_folder import LOCK_DIR_VARIABLE
 
 
 @pytest.mark.slow
@@ -22,21 +21,20 @@ def test_every_device_measures_on_a_gpu_of_its_own(
         pytest.skip("the emulated GPU needs the ziglang wheel")
     machine = emulated_machine("sm_90")
     project.problem_set("four.csv", SMALL_PROBLEMS)
-    environment = machine.environment(2)
-    environment[LOCK_DIR_VARIABLE] = str(tmp_path / "locks")
-    process = project.start(
-        "--target=sm_90",
-        "--problem-set=four.csv",
-        f"--kernel-filter={FEW_KERNELS.format(vector=8)}",
-        "--model=none",
-        "-p",
-        emulated.PLUGIN,
-        f"--toolchain={machine.compiler}",
-        *SHORTLY,
-        "--fleet=local",
-        environment=environment,
-    )
-    output, _ = process.communicate()
+    with held_until_all_are_wanted(tmp_path, 2) as locks:
+        process = project.start(
+            "--target=sm_90",
+            "--problem-set=four.csv",
+            f"--kernel-filter={FEW_KERNELS.format(vector=8)}",
+            "--model=none",
+            "-p",
+            emulated.PLUGIN,
+            f"--toolchain={machine.compiler}",
+            *SHORTLY,
+            "--fleet=local",
+            environment=machine.environment(2) | locks,
+        )
+        output, _ = process.communicate()
     done = Finished(process.returncode, output)
     assert done.status == 0, done.output[-4000:]
     records = project.records()
@@ -44,5 +42,3 @@ def test_every_device_measures_on_a_gpu_of_its_own(
     first = records[records["round"] == 0]
     assert set(first["problem"]) == set(SMALL_PROBLEMS)
     assert set(first["status"]) <= {"ok", "noisy", "unsupported"}
-    # The names of the locks show which GPUs were used for timing.
-    assert len(list((tmp_path / "locks").glob("gpu-*.lock"))) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.real_engine import cluster_of, engine_on, events_until, joined
+from tests.processes import wait_until
 from tile_oracle.fleet.ray_engine import token_hint
 from tile_oracle.measure.engine import Event, Gone
 
@@ -36,7 +37,7 @@ def test_another_device_takes_over_from_one_whose_node_dies_while_it_opens(
 ) -> None:
     with cluster_of(2, monkeypatch, NEVER_NOTICES) as cluster:
         fleet = engine_on(cluster, limit=1)
-        events_until(fleet, lambda _: "still opening" in fleet.waiting())
+        wait_until(lambda: fleet.events(0.0) or "still opening" in fleet.waiting())
         opening = next(slot.node for slot in fleet._slots.values() if slot.is_opening)
         cluster.kill(cluster.nodes.index(opening))
         after = events_until(fleet, joined)

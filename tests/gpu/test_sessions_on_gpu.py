@@ -12,12 +12,15 @@ TILE_ORACLE_EMULATED_SESSIONS=all runs everything on both emulated GPUs, not onl
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +28,10 @@ import pandas as pd
 import pytest
 
 from benchmarks.gpu.run import load_plugin
+from tests.device.test_core_lock import can_be_locked
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
+from tests.processes import wait_until
 from tests.pytest_project import SHORTLY, Finished, Project, twice
 from tile_oracle.compiling.isa import AMD_ARCHS
 from tile_oracle.compiling.toolchain import zig_folder
@@ -240,13 +245,37 @@ def test_a_session_that_is_killed_goes_on(gpu: GpuProject) -> None:
     assert len(gpu.project.runs) == 1
 
 
+@contextmanager
+def held_until_all_are_wanted(folder: Path, gpus: int) -> Iterator[dict[str, str]]:
+    """Holds the locks of emulated GPUs until a process waits for each, however late one starts. Yields the
+    environment of the processes."""
+    (folder / "locks").mkdir(mode=0o700)
+    names = [f"gpu-0000-e{number}-00-0" for number in range(gpus)]
+    held = [(folder / "locks" / f"{name}.lock").open("w") for name in names]
+    for file in held:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+    def let_go() -> None:
+        wait_until(lambda: not any(can_be_locked(folder, f"{name}.waiting") for name in names))
+        for file in held:
+            file.close()
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    yield {LOCK_DIR_VARIABLE: str(folder / "locks")}
+    thread.join()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_path: Path) -> None:
-    if gpu.where.machine is None:
-        if gpus > 1 and gpu.where.gpus < gpus:
-            pytest.skip(f"needs {gpus} GPUs")
-        gpus = min(2, gpu.where.gpus)
+    if gpu.where.machine is not None:
+        with held_until_all_are_wanted(tmp_path, gpus) as environment:
+            complete(gpu, gpu.run("-n", "2", gpus=gpus, environment=environment))
+        return
+    if gpus > 1 and gpu.where.gpus < gpus:
+        pytest.skip(f"needs {gpus} GPUs")
+    gpus = min(2, gpu.where.gpus)
     # A separate lock folder: the names of the locks show which GPUs were used for timing.
     finished = gpu.run("-n", "2", gpus=gpus, environment={LOCK_DIR_VARIABLE: str(tmp_path / "locks")})
     complete(gpu, finished)
