@@ -33,7 +33,7 @@ def measure(pairs: int, devices: int) -> dict[str, float]:
     """One point, in this process."""
     from benchmarks.fleet_devices import FastDevices, NothingToBuild
     from benchmarks.test_fleet_driver import tasks
-    from tile_oracle.measure.driver import Driver, Questions
+    from tile_oracle.measure.driver import Driver
     from tile_oracle.measure.sweep_settings import SweepSettings
     from tile_oracle.process.arrow_memory import keep_arrow_small
     from tile_oracle.record.dataset import load_records
@@ -46,8 +46,8 @@ def measure(pairs: int, devices: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         run = open_run(Path(folder), {"target": "simulated"}, stem="s", name="grown", resume=False)
         log, engine = RunLog(run, "main"), FastDevices(devices)
-        questions = Questions(lambda kind: lambda problem: (), lambda one: one.as_row())
-        driver = Driver(engine, NothingToBuild(), log, questions, SweepSettings())
+        asked = (lambda kind: lambda problem: (), lambda one: one.as_row(), SweepSettings())
+        driver = Driver(engine, NothingToBuild(), log, *asked)
         spent = 0.0
         began = time.process_time()
         driver.plan(todo)

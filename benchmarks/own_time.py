@@ -103,11 +103,11 @@ def _measure(supervisor: Any, problems: Any, kernels: Any, log: Any) -> Any:
     except ModuleNotFoundError:
         return _module("measure.service").MeasureService(supervisor, lambda problem: kernels, log).measure
     driver_of, builds = _module("measure.driver"), _module("measure.builds")
-    questions = driver_of.Questions(lambda kind: lambda problem: (), supervisor.row_of)
+    asked: tuple[Any, ...] = (lambda kind: lambda problem: (), supervisor.row_of)
+    if hasattr(driver_of, "Questions"):  # an earlier version
+        asked = (driver_of.Questions(*asked),)
     builds = builds.BuiltThere(supervisor.target)
-    driver = driver_of.Driver(
-        engine, builds, log, questions, supervisor.settings, in_order=True, in_turn=True
-    )
+    driver = driver_of.Driver(engine, builds, log, *asked, supervisor.settings, in_order=True, in_turn=True)
     driver.start(driver_of.ProblemTask(problem, kernels, 1.0) for problem in problems)
     return driver.measure
 

@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.fleet_devices import FastDevices, NothingToBuild, makespan_s
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.measure.driver import Driver, ProblemTask, Questions
+from tile_oracle.measure.driver import Driver, ProblemTask
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.run import RunLog, open_run
@@ -45,8 +45,8 @@ def test_the_driver_of_200_devices(benchmark: Any, tmp_path: Path) -> None:
     run = open_run(tmp_path, {"target": "simulated"}, stem="s", name="fleet", resume=False)
     log = RunLog(run, "main")
     engine = FastDevices(DEVICES)
-    questions = Questions(lambda kind: lambda problem: (), lambda one: one.as_row())
-    driver = Driver(engine, NothingToBuild(), log, questions, SweepSettings())
+    asked = (lambda kind: lambda problem: (), lambda one: one.as_row(), SweepSettings())
+    driver = Driver(engine, NothingToBuild(), log, *asked)
     own_s = {"cpu": 0.0, "wall": 0.0}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     todo = tasks(PAIRS)

@@ -12,7 +12,7 @@ from evil_target import NOISE_ALLOWED, EvilTarget, small_problem
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.builds import BuiltThere
-from tile_oracle.measure.driver import Driver, ProblemTask, Questions
+from tile_oracle.measure.driver import Driver, ProblemTask
 from tile_oracle.measure.own_device import OwnDevice
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -45,7 +45,8 @@ def own_driver(
         engine,
         BuiltThere(supervisor.target),
         log,
-        Questions(lambda kind: picks, supervisor.row_of),
+        lambda kind: picks,
+        supervisor.row_of,
         supervisor.settings,
         in_order=True,
         in_turn=True,

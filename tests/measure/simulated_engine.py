@@ -12,7 +12,7 @@ from typing import Any
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.assignments import Binaries, Ended, Message, Opened, Row, Work
 from tile_oracle.measure.builds import Builds
-from tile_oracle.measure.driver import Driver, ProblemTask, Questions
+from tile_oracle.measure.driver import Driver, ProblemTask
 from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -189,8 +189,8 @@ class SimulatedFleet:
         self.picked: Collection[Kernel] = ()
         self.kinds: list[str] = []
         """The kinds of devices for which the picks were asked."""
-        questions, settings = Questions(self._picks, recorded), SweepSettings()
-        self.driver = Driver(self.engine, self.builds, self.log, questions, settings, **options)
+        asked = (self._picks, recorded, SweepSettings())
+        self.driver = Driver(self.engine, self.builds, self.log, *asked, **options)
         self.tasks = [
             ProblemTask(problem_from_id(PROBLEMS[number]), KERNELS[:size], float(size))
             for number, size in enumerate(sizes)

@@ -38,16 +38,18 @@ _IDLE_SECONDS = 0.25
 
 
 class Worker:
-    """Answers commands until told to quit."""
+    """Answers commands until told to quit. The first one opens the device."""
+
+    _device: Device
+    _audit: Audit
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._device: Device | None = None
+        self._is_open = False
         self._problem: Problem | None = None
         self._plan, self._samples = TimingPlan(), False
         self._best_ms: float | None = None
         """The fastest median on the loaded problem so far."""
-        self._audit: Audit | None = None
         self._slot: AttemptSlot | None = None
         self._binaries: dict[str, Path] = {}
         self._commands = 0
@@ -57,7 +59,7 @@ class Worker:
         while True:
             message = self._channel.receive(_IDLE_SECONDS)
             if message is None:
-                if self._device is not None:
+                if self._is_open:
                     self._device.idle()
                 if not rested:
                     # A kernel may have read commands from the channel, so the parent compares the count.
@@ -98,16 +100,15 @@ class Worker:
         except Exception as error:  # any error of a driver must reach the user as a message
             self._channel.send({"failed": f"{type(error).__name__}: {error}"})
             return
-        assert self._device is not None
         info = self._device.info
         self._audit = Audit(self._device.inputs, self._channel.read_fd, strict=self._device.adds_nothing)
         self._device.after_load = self._audit.note_library
+        self._is_open = True
         if command.attempts:
             self._slot = AttemptSlot(Path(command.attempts))
         self._channel.send({"opened": {"name": info.name, "driver": info.driver}})
 
     def _load(self, command: Load) -> None:
-        assert self._device is not None
         problem = problem_from_row(command.problem)
         try:
             self._device.load(problem, command.seed)
@@ -117,14 +118,12 @@ class Worker:
         self._problem, self._best_ms = problem, None
         # It is kept, and imports what it needs now: a kernel may take the files away.
         self._device.limits.least_ms(problem)
-        assert self._audit is not None
         self._audit.note_inputs()
         if self._slot is not None:
             self._slot.load(problem.id, careful=command.careful)
         self._channel.send({"loaded": problem.id})
 
     def _run(self, command: Run) -> None:
-        assert self._device is not None
         device, binary = self._device, self._binary(command.binary)
         self._begin(command.id, command.kernel)
         before, timed_before = device.kernel_seconds, device.timed_ms
@@ -173,7 +172,6 @@ class Worker:
 
     def _apply(self, command: Apply) -> None:
         """Runs a kernel once on data from files."""
-        assert self._device is not None
         device = self._device
         self._begin(command.id)
         before = device.kernel_seconds
@@ -195,13 +193,11 @@ class Worker:
 
     def _final(self, command: Final) -> None:
         """Times the leaders interleaved, in several passes, so that drift affects all of them alike."""
-        assert self._device is not None
         device = self._device
         runs = command.runs
         samples: dict[int, list[np.ndarray]] = {run.id: [] for run in runs}
         seconds, busy_ms = dict.fromkeys(samples, 0.0), dict.fromkeys(samples, 0.0)
         failed: dict[int, Message] = {}
-        assert self._audit is not None
         device.claim()
         self._audit.begin()
         for number in range(command.passes):
@@ -258,8 +254,6 @@ class Worker:
         return path
 
     def _begin(self, identity: int, kernel: str = "") -> None:
-        assert self._device is not None
-        assert self._audit is not None
         self._device.claim()  # first, so that waiting for another session does not count as kernel time
         self._audit.begin()
         self._announce(identity, kernel)
@@ -272,12 +266,10 @@ class Worker:
 
     def _finish(self, answer: Message, token: str) -> None:
         """Audits this process, and sends the result with its confirmation."""
-        assert self._audit is not None
         report = self._audit.end(thorough=answer["status"] in ("wrong", "flaky", "build_error"))
         changes = report.changes
         if answer["status"] in ("wrong", "flaky") and "inputs" not in changes:
             # The memory of a GPU is out of the audit's reach.
-            assert self._device is not None
             changes += ("inputs",) if self._device.inputs_changed() else ()
         if self._slot is not None:
             self._slot.end()

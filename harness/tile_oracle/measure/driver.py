@@ -51,18 +51,6 @@ class ProblemTask:
     finals: bool = True
 
 
-@dataclass(frozen=True)
-class Questions:
-    """What the driver asks of the session.
-
-    picks: the kind of the devices -> the kernels that are measured again with a problem's leaders; asked
-    once, when the first device has joined. row: the row of a measurement that no device has made.
-    """
-
-    picks: Callable[[str], Picks]
-    row: Callable[[Measurement], Mapping[str, Any]]
-
-
 @dataclass
 class _Problem:
     problem: Problem
@@ -89,7 +77,8 @@ class Driver:
         engine: Engine,
         builds: Builds,
         log: RunLog,
-        questions: Questions,
+        picks: Callable[[str], Picks],
+        row: Callable[[Measurement], Mapping[str, Any]],
         settings: SweepSettings,
         *,
         match: str = "",
@@ -99,11 +88,15 @@ class Driver:
         no_device_s: float = _NO_DEVICE_S,
         in_turn: bool = False,
     ) -> None:
-        """in_turn: the engine measures in the caller's thread, and a problem begins when one of its pairs is
+        """picks: the kind of the devices -> the kernels that are measured again with a problem's leaders; is
+        asked once, when the first device has joined. row: the row of a measurement that no device has made.
+
+        in_turn: the engine measures in the caller's thread, and a problem begins when one of its pairs is
         asked for. match: the kind of the devices that are used, a name or a pattern with * and ?; "" for that
         of the first. in_order: problems begin in the order in which they are given, not the longest first.
         deadline: no problem begins after this time on the monotonic clock. split_s: see Dispatcher."""
-        self._engine, self._builds, self._log, self._questions = engine, builds, log, questions
+        self._engine, self._builds, self._log = engine, builds, log
+        self._picks_for, self._row = picks, row
         self._match, self._deadline = match, deadline
         self._dispatcher = Dispatcher(in_order=in_order, split_s=split_s)
         self.kind = ""
@@ -341,7 +334,7 @@ class Driver:
             self._remote.add(event.device)
         self.progress.joined(event.device, event.opened)
         if self._picks is None:
-            self._picks = self._questions.picks(kind)
+            self._picks = self._picks_for(kind)
         self._dispatcher.joined(event.device)
         resumed, self._resumed = self._resumed, []
         for task in resumed:
@@ -458,6 +451,6 @@ class Driver:
         kernel = there.kernels[order.kernel]
         died = f"{order.deaths} devices died while it ran alone"
         crash = not_run_again(there.problem, kernel, died)
-        self._log.append(self._questions.row(crash))
+        self._log.append(self._row(crash))
         self._results.take(crash)
         self.notes.append(f"{order.deaths} devices died while {kernel.name} ran on {there.problem.id}")

@@ -162,7 +162,7 @@ def analyse_set(
     went = session.where_time_went(records)
     run = replace(data.run, environment={**data.run.environment, **({TIME_WENT: went} if went else {})})
     data = replace(data, run=run, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
-    plan = without(session.plan, session.lacking() | not_built(own))
+    plan = without(session.plan, session.lacking | not_built(own))
     selections = {choice.name: one.selection for choice, one in zip(choices, reports, strict=True)}
     changes = paragraphs(selections, own) if others else ()
     others_figures = beside(choices, plan, part, own, session.target.arch, data)
@@ -186,7 +186,7 @@ def _judged(
     folder = session.run.folder / set_name(part, plan.sets) if several else session.run.folder
     ids = {problem.id for problem in part.problems}
     device = _most_common(own, "device")
-    lacking = session.lacking() | not_built(own)
+    lacking = session.lacking | not_built(own)
     ranges = ranges_of(choice)
     if before is None:
         baseline = baseline_for(choice, part, device, options, session.target) if device else None

@@ -19,7 +19,7 @@ from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.builds import Builds, BuiltThere
 from tile_oracle.measure.device_progress import ASIDE, DeviceProgress
-from tile_oracle.measure.driver import Driver, ProblemTask, Questions
+from tile_oracle.measure.driver import Driver, ProblemTask
 from tile_oracle.measure.engine import Engine
 from tile_oracle.measure.host_devices import HostDevices
 from tile_oracle.measure.measurement import Measurement
@@ -172,7 +172,7 @@ class LiveSession(Session):
         return self._driver is not None and self._driver.goes_on(problem)
 
     @cached_property
-    def _lacking(self) -> frozenset[str]:
+    def lacking(self) -> frozenset[str]:
         problems: dict[Kind, list[Problem]] = {}
         for problem in self.plan.problems:
             problems.setdefault(problem.kind, []).append(problem)
@@ -184,9 +184,6 @@ class LiveSession(Session):
             if (source := self.target.owner(kernel)).implementation != NATIVE
             and all(source.refusal(kernel, problem) is not None for problem in problems.get(kind, ()))
         )
-
-    def lacking(self) -> frozenset[str]:
-        return self._lacking
 
     @cached_property
     def _settings(self) -> SweepSettings:
@@ -225,7 +222,8 @@ class LiveSession(Session):
             engine,
             builds,
             log,
-            Questions(self._picks, self._row_of),
+            self._picks,
+            self._row_of,
             self._settings,
             match=self.options.fleet_match,
             in_order=self.in_turn or self.deadline is not None,
@@ -283,7 +281,7 @@ class LiveSession(Session):
     def _picks(self, device: str) -> Picks:
         """Returns what the models under test pick, once it is known on which device."""
         self._learn_known_failures(device)
-        return picks_of(self.pickers, without(self.plan, self.lacking()), self._held, self.target)
+        return picks_of(self.pickers, without(self.plan, self.lacking), self._held, self.target)
 
     def choose_first(self) -> First | None:
         if self.options.first is None:

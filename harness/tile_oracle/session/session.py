@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -123,8 +124,9 @@ class Session(ABC):
         """Returns how many devices there are, for the terminal; "" where it is the one of this process."""
         return ""
 
+    @cached_property
     def lacking(self) -> frozenset[str]:
-        """Returns the names of candidates that the kernel source has no code for, so that no model can pick
+        """The names of candidates that the kernel source has no code for, so that no model can pick
         them; without those that only the records show (tile_oracle.record.not_built)."""
         return frozenset()
 
