@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.commands.kinds import asked_words, kinds_of
 from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.errors import BuildError, ModelError, RuleError
@@ -53,7 +54,11 @@ def own_kernels(source: KernelSource, args: argparse.Namespace, where: KernelFil
             f"--kernels {args.kernels} has none of the kernels in Triton that {args.kernel_set} lists"
         )
     if not kernels:
-        known = ", ".join(map(kind_text, known_kinds))
+        wanted = kinds or (kinds_of(args, defaults=False) if args.op else [])
+        refusals = [fp8_refusal(kind, source.arch) for kind in wanted]
+        if refusals and all(refusals):
+            raise BuildError(str(refusals[0]))
+        known = ", ".join(map(kind_text, [one for one in known_kinds if one.op == args.op] or known_kinds))
         raise BuildError(f"there is no such kernel in {args.kernels}: it has kernels for {known}")
     return kernels
 

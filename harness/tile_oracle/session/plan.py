@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.errors import LacksFieldError, ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
@@ -222,5 +223,7 @@ def _why_none(options: SessionOptions, arch: str, kind: Kind, sources: Sequence[
     if len(sources) > 1:
         return f"--kernels {options.pool_name}{none}"
     if sources[0] is not None and sources[0].kinds is not None:
-        return f"{options.kernel_set}{none}, only for {', '.join(map(kind_text, sources[0].kinds))}"
+        kinds = [one for one in sources[0].kinds if one.op == kind.op] or sources[0].kinds
+        only = f"{options.kernel_set}{none}, only for {', '.join(map(kind_text, kinds))}"
+        return fp8_refusal(kind, arch) or only
     return f"--kernel-set {options.kernel_set}{none}: see `tile-oracle pool list`"

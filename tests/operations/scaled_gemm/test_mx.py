@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pytest_project import Project
 from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.cli import main
 from tile_oracle.compiling.builder import Builder
+from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.device.cpu import CpuDevice, open_device
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
@@ -149,6 +152,20 @@ def test_bytes_count_half_a_byte_an_element_and_a_byte_a_scale() -> None:
     problem = ScaledGemmProblem("fp4_e2m1", "mx", 5, 200, 320)
     assert problem.operand_shapes == ((5, 160), (200, 160), (5, 10), (200, 10), (5, 200))
     assert problem.bytes == (5 + 200) * (160 + 10) + 2 * 5 * 200
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
+def test_sessions_and_lists_say_why_hopper_has_none(
+    make_project: Callable[[], Project], capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "fp4_e2m1 with MX scales has no code for sm_90: its matrix unit does not multiply MX formats"
+    asked = ("--kernels", "triton", "--target", "interpret", "--isa", "sm_90")
+    done = make_project().pytest("--problem-set", "scaled_gemm_mx_smoke", *asked)
+    assert (done.status, [line for line in done.lines if line.startswith("ERROR")]) == (4, [f"ERROR: {why}"])
+    listed = ("--op", "scaled_gemm", "--arch", "sm_90", "--dtype", "fp4_e2m1")
+    assert main(("pool", "list", "--kernels", "triton", *listed)) != 0
+    assert f"tile-oracle pool list: {why}\n" in capsys.readouterr().err
 
 
 def test_other_matrix_units_and_libraries_refuse_it() -> None:
