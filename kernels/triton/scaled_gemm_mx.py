@@ -98,11 +98,6 @@ def _near(p: ScaledGemmView, meta):
     yield (p.K * max(meta["BLOCK_M"], meta["BLOCK_N"]) < 2**30, "a tile spans more than 2^30 elements")
 
 
-def _small(p: ScaledGemmView, meta):
-    """Whether to compile for unaligned problems, too: large tiles would take long, and are slow there."""
-    return meta["BLOCK_M"] * meta["BLOCK_N"] <= 32 * 64
-
-
 def _deep(p: ScaledGemmView, meta):
     yield from _near(p, meta)
     yield from parts_fit(meta)
@@ -110,7 +105,7 @@ def _deep(p: ScaledGemmView, meta):
 
 # ---- the kernels ---------------------------------------------------------------------------------
 
-MX = {"dtypes": tuple(FORMATS), "scales": ("mx",), "archs": ("gfx950",), "general": _small}
+MX = {"dtypes": tuple(FORMATS), "scales": ("mx",), "archs": ("gfx950",), "general": False}
 
 
 @scaled_gemm(

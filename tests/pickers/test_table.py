@@ -14,6 +14,7 @@ from tile_oracle.foreign.aiter import Winner, tuned_table
 from tile_oracle.judge.picker import Origin
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.pickers.chosen import Chosen
 from tile_oracle.pickers.installed import picker_of
 from tile_oracle.pickers.picker import EXACT, nearest
@@ -88,6 +89,16 @@ def test_a_tuned_table_serves_a_shape_by_the_row_of_a_larger_one_or_not_at_all(t
     assert origin.fallback == (padded.id, power.id, none.id)
     assert origin.lacking == {none.id: "its default"}
     assert "2 rows left out: of 80 compute units, not 304" in origin.identity
+
+
+def test_a_table_of_mx_is_asked_as_others_of_aiter_are() -> None:
+    picker = picker_of_file(FILES / "a4w4_blockscale_tuned_gemm.csv", "gfx950")
+    own, smaller = (ScaledGemmProblem("fp4_e2m1", "mx", m, 512, 1024) for m in (16, 15))
+    kernel = "aiter._ZN5aiter41f4gemm_bf16_per1x32Fp4_BpreShuffle_64x128E.kernelid=29.splitk=0"
+    for problem, fallback in ((own, False), (smaller, True)):
+        (found,) = picker.pick(problem, ())
+        assert (found.kernel, found.fallback) == (f"scaled_gemm_fp4_e2m1_mx_{kernel}", fallback)
+    assert not picker.pick(ScaledGemmProblem("fp8_e4m3", "block", 16, 512, 1024), ())
 
 
 @given(st.integers(1, 20_000), st.sampled_from([1024, 8192]))

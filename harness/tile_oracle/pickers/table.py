@@ -21,6 +21,7 @@ from tile_oracle.foreign.formats import MODEL, TUNED, Format, format_of
 from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.pickers.picker import NAMES, Configuration, Value, configuration_of, has_a_tile
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset_file import digest_of
@@ -43,9 +44,9 @@ class Table:
         """As Asked.pick."""
         if not self.aiter:
             return self.rows.get(problem.id, ())
-        if problem.op != GemmProblem.op:
+        if problem.op != GemmProblem.op and problem.kind.words.get("scale") != "mx":
             return ()
-        gemm = cast(GemmProblem, problem)
+        gemm = cast("GemmProblem | ScaledGemmProblem", problem)
         for place, m in enumerate((gemm.M, *(aiter_padded_m(gemm.M, gemm.N, level) for level in (0, 1)))):
             if found := self.rows.get(replace(gemm, M=m).id):
                 return [replace(one, fallback=place > 0) for one in found]
