@@ -86,9 +86,8 @@ def test_the_summary_comes_last_and_names_existing_files(sweep: Sweep) -> None:
         assert (run / name).stat().st_size > 0
 
 
-def test_junit_has_the_measurement_of_each_test_and_the_verdict(sweep: Sweep) -> None:
+def test_junit_has_the_measurement_of_each_test(sweep: Sweep) -> None:
     (suite,) = ElementTree.parse(sweep.project.folder / "junit.xml").getroot().iter("testsuite")
-    assert junit_properties(suite)["tile_oracle.small.verdict"] == "no model"
     cases = {case.attrib["name"]: junit_properties(case) for case in suite.iter("testcase")}
     assert len(cases) == 4
     for row in sweep.first_round().itertuples():

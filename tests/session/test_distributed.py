@@ -83,7 +83,6 @@ def test_one_verdict_progress_and_junit_come_from_the_controller(
     assert len(re.findall(r"^\[[1-4]/4\] forward-\S+  2 ok  best ", finished.output, re.MULTILINE)) == 4
     assert f"run: {project.runs[0]}" in finished.lines
     (suite,) = ElementTree.parse(project.folder / "junit.xml").getroot().iter("testsuite")
-    assert junit_properties(suite)["tile_oracle.four.verdict"] == "no model"
     measured = [one for one in map(junit_properties, suite.iter("testcase")) if "tflops" in one]
     assert len(measured) == 16
     assert finished.output.count("note: pytest-benchmark is switched off") == 1

@@ -13,7 +13,7 @@ from tile_oracle.process.collector import leave_to_the_end_of_the_process, pause
 from tile_oracle.session.command_line import decide_status, only_shows
 from tile_oracle.session.options import option_value
 from tile_oracle.session.outcome import Outcome, status_of
-from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
+from tile_oracle.session.pytest_private import exit_status, terminal_columns
 from tile_oracle.session.state import SessionState
 from tile_oracle.terminal.plain_text import as_text
 from tile_oracle.terminal.progress_line import clock
@@ -144,7 +144,6 @@ class EndHooks:
         stopped = self._stopped(session, interrupted)
         with paused_collector():
             self.state.conclusions = conclude(self.session, stopped, self.state.selected, self.state.analysed)
-        self._tell_junit()
         self.state.outcomes = frozenset().union(*(one.outcomes for one in self.state.conclusions))
         if stopped and not self.state.conclusions and not interrupted:
             # A session without any measurement must not pass.
@@ -185,25 +184,6 @@ class EndHooks:
         if self.session.budget_spent or self.state.budget_spent:
             return f"the budget of {option_value(self.config, '--budget')} is spent"
         return ""
-
-    def _tell_junit(self) -> None:
-        """The verdict as properties of the JUnit test suite, when --junitxml is given."""
-
-        def tell(name: str, value: str) -> None:
-            add_junit_property(self.config, name, value)
-
-        for conclusion in self.state.conclusions:
-            data = conclusion.data
-            prefix = f"tile_oracle.{data.run.problem_set}"
-            tell(f"{prefix}.verdict", data.verdict.state)
-            for criterion in data.verdict.criteria:
-                outcome = {"pass": "passed", "fail": "failed"}.get(criterion.outcome, criterion.outcome)
-                shown = outcome if criterion.value is None else f"{criterion.value:.6g} ({outcome})"
-                tell(f"{prefix}.{criterion.name}", shown)
-            for name in ("mean_percent", "median_percent", "p10_percent", "min_percent", "coverage_percent"):
-                value = getattr(data.efficiency, name)
-                if value is not None:
-                    tell(f"{prefix}.{name}", f"{value:.6g}")
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         def write_line(text: str) -> None:

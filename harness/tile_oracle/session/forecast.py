@@ -55,17 +55,11 @@ def forecast(problems: Sequence[tuple[Problem, int]], target: Target, reports: P
     if not earlier:
         return by_peak
     expected = fit_pair_time(earlier)
-    work = [Work(pairs, problem.flops) for problem, pairs in problems]
-    whole_s = expected.of_all(work)
+    whole_s = expected.of_all(Work(pairs, problem.flops) for problem, pairs in problems)
     # What is larger than all that was measured takes longer, by as much as the slope or the peaks say.
-    larger = [
-        (one, problem)
-        for one, (problem, _) in zip(work, problems, strict=True)
-        if one.flops > expected.most_flops
-    ]
-    peaks = [_by_peak([(problem, one.pairs)], target).most_s for one, problem in larger]
-    slopes = [one.pairs * expected.per_flop * (one.flops - expected.most_flops) for one, _ in larger]
-    most_s = _LONGER * whole_s + sum(max(pair) for pair in zip(peaks, slopes, strict=True))
+    larger = [(problem, pairs) for problem, pairs in problems if problem.flops > expected.most_flops]
+    slope_s = sum(pairs * expected.per_flop * (one.flops - expected.most_flops) for one, pairs in larger)
+    most_s = _LONGER * whole_s + max(slope_s, _by_peak(larger, target).most_s)
     return Forecast(_SHORTER * whole_s, most_s, f"what {count(runs, 'earlier run')} took on this target")
 
 

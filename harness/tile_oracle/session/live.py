@@ -18,7 +18,7 @@ from tile_oracle.libraries.ask import ask_library
 from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_offers
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.builds import Builds, BuiltThere
-from tile_oracle.measure.device_progress import ASIDE, DeviceProgress
+from tile_oracle.measure.device_progress import DeviceProgress
 from tile_oracle.measure.driver import Driver, ProblemTask
 from tile_oracle.measure.engine import Engine
 from tile_oracle.measure.host_devices import HostDevices
@@ -91,10 +91,7 @@ class LiveSession(Session):
         if self.in_turn or not devices:
             return {}
         machines = len({one.host for one in devices})
-        found = {"devices": f"{count(len(devices), 'device')} on {count(machines, 'machine')}"}
-        if aside := [one for one in devices if one.state == ASIDE]:
-            found["devices, set aside"] = "; ".join(f"{one.name}: {one.why}" for one in aside)
-        return found
+        return {"devices": f"{count(len(devices), 'device')} on {count(machines, 'machine')}"}
 
     def devices_line(self) -> str:
         return "" if self.in_turn or self._driver is None else self._driver.progress.line()

@@ -37,14 +37,6 @@ def fixture_definitions(item: pytest.Item, name: str) -> Sequence[Any]:
     return found
 
 
-def add_junit_property(config: pytest.Config, name: str, value: str) -> None:
-    """A property of the JUnit test suite, when --junitxml is given."""
-    from _pytest.junitxml import xml_key
-
-    if (xml := config.stash.get(xml_key, None)) is not None:
-        xml.add_global_property(name, value)
-
-
 def exit_status(reporter: TerminalReporter) -> int:
     """Returns the session's exit status so far."""
     return int(getattr(reporter._session, "exitstatus", 0))
