@@ -69,42 +69,43 @@ def test_the_time_left_does_not_grow_while_a_pair_takes_its_time(progress: Progr
     assert left == ["0:02", "0:01", "0:00", "0:00", "0:00", "0:00"]
 
 
-def test_long_problems_are_expected_to_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(1000))
-    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test sets."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+def test_long_problems_are_expected_to_take_longer(clock: list[float]) -> None:
     progress = Progress()
     flops = {"short": 1e6, "middle": 1e9, "long": 4e9}
     progress.plan([(name, kernel) for name in flops for kernel in "ab"], flops)
     for name, took_s in (("short", 0.1), ("middle", 1.1)):
         for kernel in "ab":
-            progress.finished(fact(name, kernel), took_s)
-    # Planned at 1 s, four pairs until 5 s. They took 2.4 s of work, and the long ones are expected to take
-    # 2.2 s, as the largest measured ones. A second has passed.
-    assert progress.time_left() == "0:02"
+            clock[0] += took_s
+            progress.finished(fact(name, kernel))
+    assert progress.time_left() == "0:02", "the long ones are expected to take 2.2 s, as the middle ones"
 
 
-def test_while_larger_problems_are_left_the_time_is_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_larger_problems_are_left_the_time_is_a_range(clock: list[float]) -> None:
     """Its upper end: they reach half of the rate of the best kernel so far, and run five times."""
-    now = iter(range(1000))
-    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
     progress = Progress()
     flops = {"short": 1e9, "long": 1e13}
     progress.plan([(name, kernel) for name in flops for kernel in "abcd"], flops)
-    progress.finished(fact("short", "a", tflops=0.5), 1.0)
+    clock[0] = 1.0
+    progress.finished(fact("short", "a", tflops=0.5))
+    clock[0] = 2.0
     assert progress.time_left() == "0:06 to 13:25", "four times 200 s"
     for kernel in "bcd":
-        progress.finished(fact("short", kernel, tflops=2.0), 1.0)
-    progress.finished(fact("long", "a", tflops=2.0), 1.0)
+        clock[0] += 1.0
+        progress.finished(fact("short", kernel, tflops=2.0))
+    clock[0] += 1.0
+    progress.finished(fact("long", "a", tflops=2.0))
     assert "to" not in progress.time_left()
 
 
-def test_what_other_workers_took_before_the_first_pair_does_not_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They waited for the same compilers."""
-    # A complete problem's line asks for the time, too.
-    now = iter([0.0, 0.0, 60.0, 61.0, 62.0, 62.0, 63.0, 63.0, 64.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(now))
+def test_what_the_first_pair_waited_for_compilers_does_not_count(clock: list[float]) -> None:
     progress = Progress()
     progress.builds = lambda: (48, 48)
     plan = [
@@ -113,8 +114,10 @@ def test_what_other_workers_took_before_the_first_pair_does_not_count(
         for kernel in kernels
     ]
     progress.plan(plan, {"p": 1e6, "q": 1e9, "r": 1e9})
-    for name, kernel, took_s in (("p", "a", 60.0), ("q", "a", 61.0), ("p", "b", 1.0), ("q", "b", 1.0)):
-        progress.finished(fact(name, kernel), took_s)
+    for name, kernel, now in (("p", "a", 60.0), ("q", "a", 61.0), ("p", "b", 62.0), ("q", "b", 63.0)):
+        clock[0] = now
+        progress.finished(fact(name, kernel))
+    clock[0] = 64.0
     assert progress.time_left() == "0:09", "three pairs took three seconds, and ten are left"
 
 

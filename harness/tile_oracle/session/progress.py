@@ -87,11 +87,10 @@ class Progress:
         self._planned_pairs = sum(len(problem.waiting) for problem in self._problems.values())
         self._started = time.monotonic()
 
-    def finished(self, facts: Mapping[str, object], took_s: float | None = None) -> ProgressLine | None:
+    def finished(self, facts: Mapping[str, object]) -> ProgressLine | None:
         """Counts one pair; returns the line to show if it was the last one of its problem.
 
         facts: problem, kernel, status; tflops if known; resumed if an earlier session measured the pair.
-        took_s: the time of the pair in its process; None: since the pair before it.
         """
         name, kernel = str(facts["problem"]), str(facts["kernel"])
         problem = self._problems.get(name)
@@ -100,7 +99,7 @@ class Progress:
         problem.waiting.remove(kernel)
         self._done_pairs += 1
         if not facts.get("resumed", False):
-            self._pace_pair(problem, took_s)
+            self._pace_pair(problem)
         problem.statuses[str(facts["status"])] += 1
         tflops = facts.get("tflops")
         if facts["status"] == "ok" and isinstance(tflops, float) and tflops > problem.best_tflops:
@@ -113,9 +112,9 @@ class Progress:
             self._expected = fit_pair_time(self._measured)
         return self._line(name, problem)
 
-    def _pace_pair(self, problem: _Problem, took_s: float | None) -> None:
-        """Counts a measured pair for the pace, from the first one on, which waited for the compiler. What
-        others took before does not count either: each worker has waited."""
+    def _pace_pair(self, problem: _Problem) -> None:
+        """Counts a measured pair for the pace, from the first one on, which waited for the compiler. It took
+        the time since the pair before it."""
         before, now = self._last_s, time.monotonic()
         self._measured_pairs, self._last_s = self._measured_pairs + 1, now
         if self._measured_pairs == 1 and self.builds is not None:
@@ -123,7 +122,7 @@ class Progress:
             return
         since = self._started if before is None else before
         problem.paced += 1
-        problem.paced_s += now - since if took_s is None else min(took_s, now - self._started)
+        problem.paced_s += now - since
         self._paced_pairs += 1
 
     def _line(self, name: str, problem: _Problem) -> ProgressLine:
@@ -183,7 +182,5 @@ class Progress:
         largest = max((one for one in problems if one.paced), key=lambda one: one.flops, default=None)
         if largest is None:
             return clock(least_s)
-        # Several workers share the time that the pairs took.
-        shared = min(1.0, elapsed_s / max(1e-9, sum(one.paced_s for one in problems)))
-        most_s = least_s + shared * beyond_s(left, largest.flops, largest.best_tflops)
+        most_s = least_s + beyond_s(left, largest.flops, largest.best_tflops)
         return clock(least_s) if most_s <= _MUCH_LONGER * least_s else f"{clock(least_s)} to {clock(most_s)}"

@@ -143,7 +143,7 @@ class RunningHooks:
             self.state.skipped[reason.removeprefix("Skipped: ")] += 1
         if report.when != "call" or not facts.keys() >= PAIR_FACTS:
             return
-        if (line := self.state.progress.finished(facts, report.duration)) is not None:
+        if (line := self.state.progress.finished(facts)) is not None:
             self.state.display.problem(line)
 
     @pytest.hookimpl(wrapper=True)
