@@ -46,7 +46,7 @@ def test_a_file_that_is_not_a_shared_object_is_refused(tmp_path: Path, content: 
 
 
 @pytest.mark.parametrize("compiler", ["ziglang"], indirect=True)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused(library: Path, data: st.DataObject) -> None:
     content = bytearray(library.read_bytes())

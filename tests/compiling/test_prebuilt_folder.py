@@ -293,7 +293,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_manifest_is_accepted_or_refused(folder: Path, tmp_path: Path, data: st.DataObject) -> None:
     content = manifest(folder)

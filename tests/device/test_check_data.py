@@ -103,7 +103,6 @@ def test_sums_cancel_to_a_small_result() -> None:
     assert parts > 50 * whole > 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(problem=st.sampled_from(PROBLEMS), seed=st.integers(0, 2**32))
 def test_factors_of_operands_give_those_of_the_result(problem: Problem, seed: int) -> None:
     """Exponents of -1, 0 and 1, so that fp32 holds all sums, and signs."""
@@ -151,7 +150,7 @@ def test_operands_and_results_have_the_exponents_of_their_format(problem: Proble
 # ---- products ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=st.sampled_from(PROBLEMS), seed=st.integers(0, 2**32), data=st.data())
 def test_products_detect_one_wrong_value(problem: Problem, seed: int, data: st.DataObject) -> None:
     first, second = operands(problem, countable(problem), seed)
@@ -176,7 +175,7 @@ def test_products_detect_one_wrong_value(problem: Problem, seed: int, data: st.D
         assert all(same[: 1 if isinstance(problem, GemmProblem) else len(same) - 2])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(problem=st.sampled_from(PROBLEMS), seed=st.integers(0, 2**32))
 def test_products_take_factors_into_account(problem: Problem, seed: int) -> None:
     axes, random = factor_axes(problem), np.random.default_rng(seed)

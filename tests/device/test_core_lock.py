@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import tile_oracle
 from tests.processes import wait_until
 from tile_oracle.device.turn_lock import GpuLock
 
@@ -37,7 +36,6 @@ class Holder:
 
     def __init__(self, cores: set[int], folder: Path, umask: int = 0o022, turn_s: float = 3600) -> None:
         environment = {**os.environ, "TILE_ORACLE_LOCK_DIR": str(folder / "locks")}
-        environment["PYTHONPATH"] = str(Path(tile_oracle.__file__).parent.parent)
         self.process = subprocess.Popen(
             [sys.executable, "-c", HOLDER, ",".join(map(str, cores)), str(turn_s)],
             stdin=subprocess.PIPE,

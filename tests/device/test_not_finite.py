@@ -40,7 +40,7 @@ def with_spoilt(problem: Problem, seed: int) -> list[npt.NDArray[np.float32]]:
     return made
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(problem=st.sampled_from((*PROBLEMS, *MORE)), seed=st.integers(0, 2**32))
 def test_exactly_the_sums_that_depend_on_them_are_not_finite(problem: Problem, seed: int) -> None:
     first, second = with_spoilt(problem, seed)

@@ -79,7 +79,7 @@ def by_definition(
     return result
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(), seed=st.integers(0, 2**32))
 def test_the_exact_output_follows_the_definition(problem: GroupedConvProblem, seed: int) -> None:
     first, second = integer_operands(problem, seed)
@@ -97,7 +97,7 @@ def test_the_exact_output_follows_the_definition(problem: GroupedConvProblem, se
 # ---- spot checks --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(), seed=st.integers(0, 2**32))
 def test_spot_points_cover_all_corners_and_lie_inside(problem: GroupedConvProblem, seed: int) -> None:
     shape = problem.operand_shapes[2]

@@ -106,7 +106,7 @@ def test_a_tiny_kernel_needs_few_batches() -> None:
     assert kernel.calls <= 16
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     median_ms=st.floats(0.0005, 200),
     sigma=st.floats(0, 1.5),
@@ -132,7 +132,7 @@ def test_every_kernel_ends_within_its_bounds(
         assert timing.precision <= plan.precision
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(samples=st.lists(st.floats(0.01, 1e4), min_size=1, max_size=60), factor=st.sampled_from([0.5, 4.0]))
 def test_a_summary_knows_order_and_scale(samples: list[float], factor: float) -> None:
     timing, scaled = summarise(np.array(samples)), summarise(factor * np.array(samples))
@@ -223,7 +223,7 @@ def test_a_long_kernel_that_may_lead_is_timed_once() -> None:
     assert (timing.sample_ms, timing.sampling) == ((501.0,), FULL)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     best_ms=st.floats(0.01, 20),
     ratio=st.floats(0.2, 10),

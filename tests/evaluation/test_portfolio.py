@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems, make_records
@@ -35,7 +35,6 @@ def pool_of(table: np.ndarray) -> PoolEfficiencies:
     return PoolEfficiencies(KIND, problems, kernels, table)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 9), st.integers(2, 7))
 def test_no_set_exceeds_the_bounds_and_the_choice_keeps_its_guarantee(
     seed: int, problems: int, kernels: int

@@ -79,7 +79,7 @@ def test_every_bit_of_the_file_is_covered() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_DOCUMENTS)
 def test_any_document_survives_its_file(document: dict[str, object]) -> None:
     try:

@@ -21,7 +21,7 @@ def test_numbers_and_names_stay(text: str) -> None:
     assert safe_cell(text) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet="=+-@'\t1e.a"))
 def test_every_text_round_trips(text: str) -> None:
     assert cell_text(safe_cell(text)) == text

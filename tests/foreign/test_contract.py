@@ -207,7 +207,7 @@ VALUES = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(GEMMS.fields)), VALUES, max_size=4), st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_what_is_imported_replays(
     tmp_path_factory: pytest.TempPathFactory, said: dict[str, Any], as_table: bool
 ) -> None:

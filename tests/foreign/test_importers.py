@@ -144,7 +144,7 @@ def test_an_unreadable_file_is_refused_in_one_line(
 
 @given(st.text(max_size=300))
 @example("\r0")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_text_makes_a_log_or_json_crash(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.mktemp("any")
     for name in ("a.log", "a.json", "a.csv"):

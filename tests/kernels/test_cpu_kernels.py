@@ -386,7 +386,7 @@ def test_awkward_problems_are_exact(config: Config, library_of: Callable[[Config
 
 
 @flat_kernels
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_small_problem_is_exact(
     config: Config, library_of: Callable[[Config], Path], data: st.DataObject

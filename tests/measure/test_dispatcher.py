@@ -168,7 +168,7 @@ class AnyFleet(RuleBasedStateMachine):
 
 
 TestAnyFleet = AnyFleet.TestCase
-TestAnyFleet.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyFleet.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 def test_long_problems_begin_first_and_finals_are_the_devices_own() -> None:

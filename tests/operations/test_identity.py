@@ -69,7 +69,7 @@ def changed(data: st.DataObject, one: Any, others: list[Any]) -> tuple[Any, str]
 
 
 @OPERATIONS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_problems_are_known_by_every_field(op: str, data: st.DataObject) -> None:
     problem = data.draw(st.sampled_from(shipped()[op]))
@@ -85,7 +85,7 @@ def test_problems_are_known_by_every_field(op: str, data: st.DataObject) -> None
 
 
 @OPERATIONS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_kernels_are_known_by_every_field(op: str, data: st.DataObject) -> None:
     kernel = data.draw(st.sampled_from(kernels_of(op)))

@@ -47,7 +47,7 @@ def by_pair(rows: pd.DataFrame) -> pd.Series:
     return rows.groupby(["problem", "kernel"])["latency_ms"].mean()
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(speeds=st.lists(st.floats(0.8, 1.25), min_size=3, max_size=3))
 def test_a_runs_own_speed_is_taken_out_problem_by_problem(speeds: list[float]) -> None:
     speed = {problem.id: one for problem, one in zip(PROBLEMS, speeds, strict=True)}

@@ -108,7 +108,7 @@ class TestSettledMeasurement:
         assert find_oracles(final_measurements(frame([]))).empty
         assert find_oracles(final_measurements(arrow_schema().empty_table().to_pandas())).empty
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(
         st.lists(
             st.tuples(

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tile_oracle
 from tests.processes import run_python
 from tile_oracle.errors import RecordError
 from tile_oracle.record import journal as journal_module
@@ -155,7 +154,7 @@ def test_every_flipped_bit_in_a_journal_costs_at_most_one_row(tmp_path: Path, ma
         assert lines.rows == tuple(rows) or lines.damaged or lines.torn
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cut=st.integers(0, 2000))
 def test_a_truncated_journal_gives_its_complete_lines(cut: int, tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("cut")
@@ -235,13 +234,11 @@ def test_concurrent_sealers_make_one_part_per_journal(tmp_path: Path, make_row: 
         die(journal)
     program = "import sys; from pathlib import Path; from tile_oracle.record.journal import seal_abandoned\n"
     program += "sys.stdin.readline(); print(seal_abandoned(Path(sys.argv[1])))"
-    environment = {**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)}
     sealers = [
         subprocess.Popen(
             [sys.executable, "-c", program, tmp_path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
             text=True,
         )
         for _ in range(3)
@@ -292,7 +289,6 @@ def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
         FULL_DISK,
         tmp_path,
         str(limit_bytes),
-        env={**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)},
         input=json.dumps(make_row(0)),
         check=True,
     )

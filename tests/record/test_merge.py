@@ -70,9 +70,7 @@ def tables(make_row: MakeRow) -> Callable[[list[Row], list[int]], list[pd.DataFr
     return deal
 
 
-RELAXED = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+RELAXED = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ROWS = st.lists(DRAWN, min_size=1, max_size=14)
 PLACES = st.lists(st.integers(0, 5), min_size=14, max_size=14)
 

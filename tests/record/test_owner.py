@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import IO
 
 import pytest
 
-import tile_oracle
 from tile_oracle.errors import RecordError
 from tile_oracle.record import owner as owner_module
 from tile_oracle.record.owner import join, name_of_owner, own
@@ -43,7 +41,6 @@ def another_process(reports: Path, what: str) -> Iterator[tuple[subprocess.Popen
         [sys.executable, "-c", HOLDER, reports, what],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)},
         text=True,
     )
     try:

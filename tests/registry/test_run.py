@@ -67,7 +67,7 @@ def registry(make_registry: Callable[..., Registry], few_kernels: list[Kernel]) 
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=kinds(), seed=st.integers(0, 2**31))
 def test_a_convolution_of_any_shape_is_exact(
     registry: Registry, problem: GroupedConvProblem, seed: int
@@ -83,7 +83,7 @@ def test_a_convolution_of_any_shape_is_exact(
 
 
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     layout=st.sampled_from(sorted(GEMM_DTYPES)),
     extents=st.tuples(*[st.integers(1, 40)] * 3),

@@ -119,7 +119,7 @@ def test_prebuilt_kernels_are_identified_only_by_their_hash(tmp_path: Path) -> N
 # ---- files that are damaged ----------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_never_gives_a_wrong_kernel(tmp_path: Path, data: st.DataObject) -> None:
     folder = Path(tempfile.mkdtemp(dir=tmp_path))

@@ -54,7 +54,7 @@ def test_without_a_model_and_without_records() -> None:
     assert "0 of 0 problems" in summary_markdown(analyse(frame([]), [], None, run=RUN))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=80), st.sampled_from(["", "|", "`", "\\", "<img src=x>", "\n\n# head", "**b**"]))
 def test_foreign_text_is_escaped(drawn: str, extra: str) -> None:
     hostile = drawn + extra

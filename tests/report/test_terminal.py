@@ -146,7 +146,7 @@ def test_a_criterion_is_one_line_of_80_columns() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.text(max_size=300), st.integers(60, 120))
 def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None:
     (kernel,) = some_kernels(1, PROBLEMS[0])

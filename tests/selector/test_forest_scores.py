@@ -92,7 +92,7 @@ def assert_equal_everywhere(boosters: list[lgb.Booster], problem: Any, isas: tup
         assert same_bits(scorer.score(constants, class_values), expected), isa
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32 - 1),
     leaves=st.sampled_from([2, 3, 7, 31, 120, 300]),

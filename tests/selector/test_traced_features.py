@@ -229,7 +229,7 @@ _ROWS = 6
     columns=st.lists(st.lists(_NUMBERS, min_size=_ROWS, max_size=_ROWS), min_size=3, max_size=3),
     single=st.lists(st.booleans(), min_size=3, max_size=3),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_each_operation_gives_numpys_bits(
     inputs: list[float], columns: list[list[float]], single: list[bool]
 ) -> None:

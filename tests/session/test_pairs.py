@@ -61,7 +61,7 @@ def test_invalid_pairs_are_a_one_line_error(
     assert "\n" not in str(raised.value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=80))
 def test_any_file_is_pairs_or_an_error(
     tmp_path: Path, pools: dict[str, tuple[Kernel, ...]], data: bytes

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.made_records import make_problems
 from tests.pytest_project import Finished
 from tests.session.recorded import DEVICE, SET, Recorded, measured, records_of, train_model
 from tests.session.test_display import on_a_terminal, screen
@@ -103,25 +102,6 @@ def test_a_run_folder_replays_like_its_oracle_file(recorded: Recorded, accepted:
 # ---- the gate ---------------------------------------------------------------------------------------
 
 
-def degraded(recorded: Recorded, name: str) -> Path:
-    """The model, trained on times assigned to the wrong kernels."""
-    problems = make_problems(52, seed=3)[len(recorded.problems) :]  # none of those that judge it
-    records = records_of(problems, recorded.kernels, seed=5)
-    mixed = records["latency_ms"].to_numpy().reshape(len(problems), -1)[:, ::-1].reshape(-1)
-    folder = recorded.project.folder / name / "made_up"
-    train_model(records.assign(latency_ms=mixed), folder)
-    return folder
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("accepted")
-def test_a_worse_model_fails(recorded: Recorded) -> None:
-    worse = degraded(recorded, "elsewhere")
-    done = recorded.project.pytest("--problem-set", SET, f"--oracle={recorded.oracle}", f"--model={worse}")
-    assert done.status == 1
-    assert "verdict FAILED: criteria not met: mean" in done.output
-
-
 @pytest.mark.usefixtures("accepted")
 def test_a_damaged_baseline_is_found_before_the_first_measurement(recorded: Recorded) -> None:
     baseline = recorded.oracle.with_suffix(".json")
@@ -181,16 +161,6 @@ def test_k_selects_pairs(recorded: Recorded, expression: str, pairs: int) -> Non
     assert f"12 problems, {pairs} pairs replayed, {96 - pairs} deselected" in done.output
     outcomes = done.outcomes()
     assert sum("test_problem[" in name for name in outcomes if outcomes[name] == "PASSED") == 12
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("accepted")
-def test_k_selects_problems(recorded: Recorded) -> None:
-    one = recorded.problems[4].id
-    done = recorded.project.pytest(*SHIPPED, "-k", one)
-    assert done.counts()["deselected"] == 11
-    assert "8 pairs replayed, 88 deselected" in done.output
-    assert "incomplete: 88 pairs of the set were left out by your selection" in done.lines
 
 
 @pytest.mark.usefixtures("accepted")

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -108,46 +104,6 @@ def test_a_short_wait_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     with waits_shown_on(stream), wait("reading"):
         pass
     assert stream.getvalue() == ""
-
-
-ENVIRONMENT = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-SCRIPT = """
-import contextlib, sys, threading
-from tile_oracle.terminal import progress_line
-progress_line._QUIET_S, progress_line._INTERVAL_S = 0.0, 0.1
-from tile_oracle import cli
-from tile_oracle.record import dataset
-shown, show = threading.Event(), progress_line.ProgressLine.show
-progress_line.ProgressLine.show = lambda *given: (show(*given), shown.set())
-@contextlib.contextmanager
-def until_it_is_shown(what):
-    with progress_line.wait(what):
-        yield shown.wait(300)
-dataset.wait = until_it_is_shown
-cli.waits_shown_on = lambda stream, always: progress_line.waits_shown_on(stream)  # the waits alone
-sys.exit(cli.main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-def test_a_command_shows_the_reading_of_records_on_a_terminal(tmp_path: Path) -> None:
-    from tests.report.records_factory import some_problems, some_run
-    from tile_oracle.record.dataset_file import write_dataset
-
-    records, _ = some_run(some_problems(3), 4)
-    write_dataset(records, tmp_path / "some.parquet")
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-c", SCRIPT, "compare", "some.parquet", "some.parquet"]
-    try:
-        done = subprocess.run(
-            command, cwd=tmp_path, stderr=terminal, stdout=subprocess.PIPE, check=False, env=ENVIRONMENT
-        )
-        written = os.read(controller, 1 << 16).decode()
-    finally:
-        os.close(controller)
-        os.close(terminal)
-    assert done.returncode == 0, written
-    assert re.search(r"\r\x1b\[Kreading records of some.parquet: \d:\d\d so far\r\x1b\[K", written)
 
 
 def test_a_command_on_a_terminal_is_never_silent(no_patience: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def picks_of(problems: np.ndarray, kernels: list[str], score: np.ndarray) -> dic
 
 
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 def test_a_correction_is_kept_only_where_it_helps(seed: int) -> None:
     same, other = drawn(seed, 0.0, 0.3, 6), drawn(seed, 0.5, 0.05, 6)
     kept = safe_shifts(*other, picks_of(*other[:3]), scale=1.0)

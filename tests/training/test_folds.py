@@ -14,7 +14,7 @@ from tile_oracle.training.folds import group_folds
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=200), st.integers(2, 6), st.integers(0, 3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_group_is_never_split_and_every_fold_is_used(groups: list[int], n_splits: int, seed: int) -> None:
     if len(set(groups)) < n_splits:
         with pytest.raises(ModelError, match="different groups"):

@@ -69,7 +69,7 @@ def make_records(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.tuples(*[st.integers(1, 20000)] * 3),
     st.sampled_from(GEMM_LAYOUTS),

@@ -99,7 +99,7 @@ def test_unknown_values_are_zero_and_reported() -> None:
     assert np.array_equal(SCHEMA.compute(rows, hardware), SCHEMA.compute({**rows, **nulls}, hardware))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(CODE_COLUMNS), st.integers(0, 10**6)), st.integers(0, 512))
 def test_features_are_numbers_and_more_registers_never_hold_more_waves(
     figures: dict[str, int], more: int

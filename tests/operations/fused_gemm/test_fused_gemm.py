@@ -136,7 +136,7 @@ def test_other_ways_to_compute_gelu_with_tanh_are_right(
 
 
 @given(x=st.floats(-80, 80, width=32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_errors_of_activations_are_within_their_bound(x: float) -> None:
     """Of straightforward fp32, with a factor of 2 to spare."""
     value = np.array([x], F)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pytest_project import Project
@@ -48,7 +48,6 @@ def problems(draw: st.DrawFn) -> FusedMoeProblem:
     )
 
 
-@settings(deadline=None)
 @given(problems())
 def test_the_lists_have_each_pair_once_in_a_block_of_its_expert(p: FusedMoeProblem) -> None:
     chosen = experts_of(p)
@@ -71,7 +70,6 @@ def test_the_lists_have_each_pair_once_in_a_block_of_its_expert(p: FusedMoeProbl
         assert (padding < size).all(), "no whole block is padding"
 
 
-@settings(deadline=None)
 @given(problems(), st.integers(0, 3))
 def test_data_vary_and_experts_keep_their_number_of_tokens(p: FusedMoeProblem, seed: int) -> None:
     counts = np.bincount(experts_of(p).reshape(-1), minlength=p.experts)
