@@ -98,7 +98,7 @@ _TAIL = f"""
   --layout {LAYOUT}`, or `FILE.json:{LAYOUT}` for a problem set or a model. So it is with Inductor's logs
   without strides.
 - Of a file of several architectures or operations, `FILE.csv:gfx950` or `FILE.csv:fused_gemm` is one;
-  `runs import` takes those of `--arch` and `--op` (default: the operation of most rows).
+  `runs import` has `--op` (default: that of most rows).
 - A trace of flashinfer-bench needs `definitions/**/NAME.json` beside or above it.
 - TunableOp's `Default` and results without a solution's index name no kernel: they are problems, not records.
 """

@@ -75,26 +75,6 @@ def test_results_of_such_kernels_are_records_of_fused_gemm(tmp_path: Path) -> No
     assert len(load_records(tmp_path / "o.parquet")) == 2
 
 
-def test_among_plain_products_they_are_refused(tmp_path: Path) -> None:
-    path = table(
-        tmp_path,
-        f"gemm_{TAIL},1024,512,256,1,0.02,True",
-        f"gemm_{TAIL},2048,512,256,1,0.04,True",
-        f"{ADDED},1024,512,256,1,0.02,True",
-    )
-    found = import_file(path, "gfx950")
-    assert dict(found.summary.refused) == {
-        "kernel of another operation: fused_gemm, which --op fused_gemm takes": 1
-    }
-    assert found.summary.ok == 2
-    listed = load_problem_set(str(path))
-    assert len(listed.problems) == 2
-    assert (
-        listed.notes[0]
-        == "1 left out: their kernels are of fused_gemm: tile-oracle runs import --op fused_gemm reads them"
-    )
-
-
 CALL = (
     "hipblaslt-bench -m 512 -n 64 -k 256 --transA T --transB N --a_type bf16_r --b_type bf16_r "
     "--batch_count {} --stride_a {} --stride_b 16384 --stride_c 32768 --stride_d 32768\n"

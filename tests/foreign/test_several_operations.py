@@ -17,7 +17,6 @@ TAIL = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x
 GEMM, FUSED = f"gemm_{TAIL}", f"gemm_{TAIL}_multid_MultiDAdd_d1"
 CONV = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
 CONV_SIZES = "N=2 C=64 K=32 G=1 Hi=8 Wi=8 Y=3 X=3 stride_h=1 stride_w=1 pad_h=1 pad_w=1"
-CALL = "hipblaslt-bench -m 512 -n 64 -k 256 --transA T --transB N --a_type bf16_r --b_type bf16_r{}\n"
 HEADER = "transA,transB,batch_count,m,n,k,a_type,b_type,hipblaslt-Gflops,us"
 
 

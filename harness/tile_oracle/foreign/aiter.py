@@ -33,9 +33,10 @@ OF_AITER = frozenset(
     {"cu_num", "kernelname", "q_dtype_w", "outdtype", "scaleab", "bpreshuffle", "libtype", "kernelid"}
 )
 """Columns that only these tables have, in lower case."""
-EXPERTS = ("token", "expert", "topk", "model_dim", "inter_dim")
-"""Columns of AITER's tables of fused experts."""
-_SIZES_OF_EXPERTS = ("tokens", "experts", "topk", "hidden", "intermediate")
+EXPERTS: Mapping[str, str] = {
+    "token": "tokens", "expert": "experts", "topk": "topk", "model_dim": "hidden", "inter_dim": "intermediate"
+}  # fmt: skip
+"""Columns of AITER's tables of fused experts, and our names."""
 OF_EXPERTS: Mapping[str, Field] = dict.fromkeys((*EXPERTS, "q_dtype_w", "use_g1u1"), UNUSED)
 FILE = re.compile(r"(?:a\d+w\d+|a16w16|bf16|fp8|f4).*tuned.*(?:gemm|bmm)")
 _DTYPE_COLUMNS = ("dtype", "q_dtype_w", "q_dtype_a")
@@ -125,8 +126,8 @@ def aiter_entries(listed: ListFile) -> Iterator[Entry]:
 def expert_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields both products of every row. Its times are of more than them. Raises ProblemSetError."""
     for row, text in listed.table():
-        sizes = {ours: row[name] for ours, name in zip(_SIZES_OF_EXPERTS, EXPERTS, strict=True)}
-        said = {"dtype": dtype_named(row.get("q_dtype_w", "")), **sizes}
+        said = {EXPERTS[name]: cell for name, cell in row.items() if name in EXPERTS}
+        said |= {"dtype": dtype_named(row.get("q_dtype_w", ""))}
         for product in PRODUCTS:
             if product == "gate_up" and row.get("use_g1u1") != "1":
                 yield Entry(why="experts have no gate (use_g1u1)", text=text)

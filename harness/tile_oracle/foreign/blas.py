@@ -51,11 +51,8 @@ _READ = frozenset(
 """Members that name the pair, or become figures and status."""
 
 
-def _exact(text: str, _: object) -> bool:
-    return "xf32" not in text and "fast" not in text
-
-
 FIELDS: Mapping[str, Field] = {
+    **dict.fromkeys(map(str.lower, _READ), UNUSED),
     "alpha": GEMM_FIELDS["alpha"],
     **dict.fromkeys(
         ("activation_type", "bias_vector", "swizzle_a", "swizzle_b", "use_e", "gradient", "scalea", "scaleb",
@@ -63,7 +60,7 @@ FIELDS: Mapping[str, Field] = {
         Field(holds=is_false, why=MORE),
     ),
     "d_type": Field(holds=same_dtype, of="problem", why="is not the type of A and B"),
-    "compute_type": Field(holds=_exact, why="is not exact in fp32"),
+    "compute_type": Field(holds=lambda text, _: not re.search("xf32|fast", text), why="is not exact in fp32"),
     **dict.fromkeys(("c_type", "bias_type", "norm_error", "cpu-us", "cpu-gflops", "cold_iters"), UNUSED),
 }  # fmt: skip
 """What a result states besides sizes and figures. Other columns mean what they mean in any table."""
@@ -141,7 +138,7 @@ def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:
                 yield at, result
             library, names = header[0], header[1].split(",")
             values = (value.strip().strip('"') for value in line.split(","))
-            members = {**called, **_known(dict(zip(names, values, strict=True)))}
+            members = {**called, **dict(zip((READ.get(name, name) for name in names), values, strict=True))}
             index = {"index": members["solution_index"]} if "solution_index" in names else {}
             result = None if again else _Result(library, members, line.strip(), index)
             again, alone, at = False, False, number
@@ -157,10 +154,6 @@ def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:
         yield at, result
     elif alone:
         yield at, _Result("", called, "")
-
-
-def _known(members: Mapping[str, str]) -> dict[str, str]:
-    return {READ.get(name, name): value for name, value in members.items()}
 
 
 def _solution_of(members: Mapping[str, str], solution: Mapping[str, str]) -> int | None:

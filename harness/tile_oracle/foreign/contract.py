@@ -126,10 +126,6 @@ def one_of(*words: str) -> Holds:
     return lambda text, _: text.removesuffix(".0") in words
 
 
-def _small_error(text: str, _: Any) -> bool:
-    return 0 <= number_of(text) <= _MOST_ERROR
-
-
 def of_arch(text: str, arch: str) -> bool:
     """Returns whether a device or architecture may be the one that is imported. An unknown product may be."""
     return arch_named(text) in ("", arch)
@@ -214,7 +210,7 @@ FIELDS: Mapping[str, Field] = {
     ),
     **dict.fromkeys(
         ("max_rel", "max_rel_err", "max_relative_error", "rel_err", "rel_error", "errratio", "err_ratio"),
-        _denial(_small_error, f"is above {_MOST_ERROR}, or no number"),
+        _denial(lambda text, _: 0 <= number_of(text) <= _MOST_ERROR, f"is above {_MOST_ERROR}, or no number"),
     ),
     **dict.fromkeys(
         ("arch", "gfx", "gfx_id", "gfx_arch", "gpu_arch", "gpu_target", "architecture"),

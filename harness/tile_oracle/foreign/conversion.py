@@ -168,12 +168,15 @@ class _Rows:
         named: Mapping[str, Sequence[Any]] = {"problem": self.problems, "kernel": self.kernels}
         subjects = named.get(field.of, [arch])
         said = self.rows[column].iloc[asked].astype(str).str.strip().str.lower().to_numpy()
-        bad = np.zeros(len(self.keep), dtype=bool)
+        bad: list[int] = []
         alike = pd.DataFrame({"text": said, "of": about[asked]}).groupby(["text", "of"]).indices
         for (text, one), places in cast("Mapping[tuple[str, float], Any]", alike).items():
             if field.holds is not None and not field.holds(text, subjects[int(one)]):
-                bad[asked[places]] = True
-        return bad
+                bad.extend(asked[places])
+        return self._at(bad)
+
+    def _at(self, places: Sequence[int] | npt.NDArray[np.int64]) -> Mask:
+        return np.isin(np.arange(len(self.rows)), places)
 
     # ---- kernels and problems ---------------------------------------------------------------
 
@@ -202,34 +205,30 @@ class _Rows:
 
     def _problems(self) -> tuple[list[Problem], npt.NDArray[np.int64]]:
         """Returns the distinct problems, and each row's index into them (-1 if it has no valid one)."""
-        named = self.texts("problem")
         names = self.dialect.numbers
-        columns = np.stack([self.numbers(name) for name in names], axis=1)
-        ids, id_texts = pd.factorize(named)
         kinds = sorted({one.kind for one in self.kernels})
         of_kernel = np.array([kinds.index(one.kind) for one in self.kernels] or [0], dtype=np.int64)
-        kind = np.where(self.kernel_of >= 0, of_kernel[self.kernel_of], -1)
-        key = np.column_stack([kind, ids, np.nan_to_num(columns, nan=0.5, posinf=0.5, neginf=0.5)])
-        unique, codes = np.unique(key, axis=0, return_inverse=True)
-        codes = codes.reshape(-1)
+        stated = pd.DataFrame({"kind": of_kernel[self.kernel_of], "id": self.texts("problem")})
+        stated = stated.assign(**{name: self.numbers(name) for name in names})
         problems: list[Problem] = []
-        place = np.full(len(unique), -1, dtype=np.int64)
-        for index, row in enumerate(unique):
-            if row[0] < 0:
-                continue
-            sizes = {n: float(v) for n, v in zip(names, row[2:], strict=True) if v != _UNSTATED}
+        place = np.full(len(stated), -1, dtype=np.int64)
+        named = np.flatnonzero(self.kernel_of >= 0)
+        alike = stated.iloc[named].groupby(list(stated), dropna=False, sort=False).indices
+        for key, found in cast("Mapping[tuple[Any, ...], Any]", alike).items():
+            rows = named[found]
+            sizes = {name: float(v) for name, v in zip(names, key[2:], strict=True) if v != _UNSTATED}
             if any(size != np.floor(size) or abs(size) > 2**40 for size in sizes.values()):
-                self.refuse("a dimension is not an integer", codes == index, error=str(sizes))
+                self.refuse("a dimension is not an integer", self._at(rows), error=str(sizes))
                 continue
             try:
                 whole = {name: int(size) for name, size in sizes.items()}
-                problem = self._problem(kinds[int(row[0])], str(id_texts[int(row[1])]), whole)
+                problem = self._problem(kinds[int(key[0])], str(key[1]), whole)
             except ProblemError as error:
-                self.refuse("dimensions cannot be right", codes == index, error=str(error))
+                self.refuse("dimensions cannot be right", self._at(rows), error=str(error))
             else:
                 problems.append(problem)
-                place[index] = len(problems) - 1
-        return problems, place[codes]
+                place[rows] = len(problems) - 1
+        return problems, place
 
     def _problem(self, kind: Kind, named: str, sizes: Mapping[str, int]) -> Problem:
         """Returns the problem that an id or its sizes state. Raises ProblemError."""
@@ -334,9 +333,8 @@ def converted(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tflops = read.of_problem(lambda one: float(one.flops)) / (latency * 1e9)
         _check_figures(read, latency, tflops)
-        zero_share = 1 - _known(read.numbers("non_zero")) / read.of_problem(
-            lambda one: float(math.prod(one.operand_shapes[-1]))
-        )
+        outputs = read.of_problem(lambda one: float(math.prod(one.operand_shapes[-1])))
+        zero_share = 1 - _known(read.numbers("non_zero")) / outputs
     unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
     summary.trusted = int((unwritten & read.keep & (read.status == "ok")).sum()) if trust else 0
     percent = np.char.add(np.char.mod("%.1f", 100 * np.nan_to_num(zero_share)), " % of the output is zero")
@@ -350,14 +348,14 @@ def converted(
     keep = read.keep
     if not keep.any():
         raise RecordError(f"{summary.source} holds no usable row; {summary.first}")
-    table, summary.repeats = _table(read, latency, tflops, run)
+    records, summary.repeats = _records(read, latency, tflops, run, arch)
     status = read.status[keep]
     summary.ok, summary.wrong = (int((status == one).sum()) for one in ("ok", "wrong"))
-    return Imported(records_of(table, dialect.op, arch, summary.source), summary)
+    return Imported(records, summary)
 
 
-def _table(read: _Rows, latency: Numbers, tflops: Numbers, run: str) -> tuple[dict[str, Any], int]:
-    """Returns the columns of the kept rows, and how many repeat a pair."""
+def _records(read: _Rows, latency: Numbers, tflops: Numbers, run: str, arch: str) -> tuple[pd.DataFrame, int]:
+    """Returns the records of the kept rows, and how many repeat a pair."""
     keep, op = read.keep, read.dialect.op
     p, k, ok = read.problem_of[keep], read.kernel_of[keep], read.status[keep] == "ok"
     repeat = pd.DataFrame({"p": p, "k": k}).groupby(["p", "k"]).cumcount().to_numpy()
@@ -384,20 +382,16 @@ def _table(read: _Rows, latency: Numbers, tflops: Numbers, run: str) -> tuple[di
     if read.filling("ended"):
         ended = read.texts("ended")[keep].replace("", None)
         table["time"] = pd.to_datetime(ended, utc=True, errors="coerce", format="mixed").to_numpy()
-    return table, int((repeat > 0).sum())
-
-
-def records_of(columns: Mapping[str, Any], op: str, arch: str, source: str) -> pd.DataFrame:
-    """Adds the columns that are the same for all imported rows."""
     constants = {
         "op": op, "round": 0, "check": "none", "check_points": 0,
         **dict.fromkeys(("target", "arch", "device"), arch),
-        "harness_version": __version__, "toolchain": f"imported from {source}",
+        "harness_version": __version__, "toolchain": f"imported from {read.summary.source}",
     }  # fmt: skip
     schema = arrow_schema(op)
-    frame = pd.DataFrame(dict(columns)).assign(**constants)
+    frame = pd.DataFrame(table).assign(**constants)
     frame = frame.assign(**{name: None for name in schema.names if name not in frame})
-    return pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False).to_pandas()
+    typed = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
+    return typed.to_pandas(), int((repeat > 0).sum())
 
 
 def _floats(values: pd.Series) -> Numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -50,17 +50,19 @@ def _padded_mem(kernel: Any) -> Kernel:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One operation's names in foreign files. `optional`: dimensions that have defaults. `kernel_word`:
-    pattern of a kernel's name in running text. `any_case`: whether logs may write dimensions in lower case.
-    `own`: its fields besides those of all operations. `meant`: the kernel that was measured under a kernel's
-    name."""
+    """One operation's names in foreign files. `own`: its fields besides those of all operations. `meant`: the
+    kernel that was measured under a kernel's name. `needed`: dimensions that have to be stated though they
+    have a default."""
 
     op: str
-    optional: tuple[str, ...]
-    kernel_word: re.Pattern[str]
-    any_case: bool
-    own: Mapping[str, Field]
+    own: Mapping[str, Field] = field(default_factory=dict)
     meant: Callable[[Any], Kernel] = _as_named
+    needed: tuple[str, ...] = ()
+
+    @cached_property
+    def kernel_word(self) -> re.Pattern[str]:
+        """Pattern of a kernel's name in running text."""
+        return NAME if self.op == FusedGemmProblem.op else re.compile(rf"\b{re.escape(self.op)}_\w+")
 
     @cached_property
     def dimensions(self) -> tuple[str, ...]:
@@ -75,7 +77,8 @@ class Dialect:
     @property
     def required(self) -> tuple[str, ...]:
         """The dimensions without a default. A log that mentions the first three begins a new problem."""
-        return tuple(name for name in self.dimensions if name not in self.optional)
+        known = (*operation_named(self.op).required, *self.needed)
+        return tuple(name for name in self.dimensions if name in known)
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
@@ -86,7 +89,9 @@ class Dialect:
     def dimension(self) -> re.Pattern[str]:
         """A dimension and its value in a log: M = 16, or M: 16."""
         names = "|".join(sorted(map(re.escape, self.dimensions), key=len, reverse=True))
-        return re.compile(rf"\b({names})\s*[=:]\s*(\d+)", re.IGNORECASE if self.any_case else 0)
+        # A convolution's N is another dimension than n.
+        flags = re.IGNORECASE if self.op in (GemmProblem.op, FusedGemmProblem.op) else 0
+        return re.compile(rf"\b({names})\s*[=:]\s*(\d+)", flags)
 
     def problem(self, kind: Kind, dimensions: Mapping[str, int]) -> Problem:
         """Returns the problem of a kernel's kind with these dimensions and output extents. Raises
@@ -120,12 +125,6 @@ _CHANNELS_LAST = one_of("nhwgc", "ndhwgc", "nhwc", "ndhwc", "nhwgc_gkyxc_nhwgk",
 
 CONVOLUTIONS = Dialect(
     GroupedConvProblem.op,
-    (
-        "G", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "Di", "Z", "stride_d",
-        "pad_d", "dilation_d",
-    ),
-    re.compile(r"\bgrouped_conv_[a-z0-9_]+"),
-    any_case=False,
     own={
         **_OF_KERNEL,
         **dict.fromkeys(
@@ -206,9 +205,6 @@ GEMM_FIELDS: Mapping[str, Field] = MappingProxyType(
 
 GEMMS = Dialect(
     GemmProblem.op,
-    ("split_k",),
-    re.compile(r"\bgemm_[A-Za-z0-9_]+"),
-    any_case=True,
     own={**_OF_KERNEL, **GEMM_FIELDS},
     meant=_padded_mem,
 )
@@ -218,9 +214,6 @@ _BEGINNING = 1 << 20
 _BATCHES = ("b", "batch", "batch_count", "batch_size", "num_batches")
 FUSED = Dialect(
     FusedGemmProblem.op,
-    ("batch",),
-    NAME,
-    any_case=True,
     own={
         **GEMMS.own,
         **dict.fromkeys(_BATCHES, Field("batch")),
@@ -242,11 +235,7 @@ KERNEL_WORD = re.compile("|".join(pattern.pattern for _, pattern in _NAMES))
 def dialect_of(op: str) -> Dialect:
     """Returns the dialect of an operation."""
     own = {one.op: one for one in (CONVOLUTIONS, GEMMS, FUSED)}
-    if op in own:
-        return own[op]
-    described = operation_named(op)
-    optional = tuple(name for name in described.free_fields if name not in described.required)
-    return Dialect(op, optional, re.compile(rf"\b{re.escape(op)}_\w+"), False, {})
+    return own.get(op) or Dialect(op)
 
 
 def op_of_name(kernel: str) -> str:
@@ -261,7 +250,7 @@ def dialect_of_text(text: str, op: str = "") -> Dialect:
     counts = Counter(filter(None, map(op_of_name, names)))
     op = op or max(counts, key=lambda one: counts[one], default=CONVOLUTIONS.op)
     is_batched = op == FUSED.op and any("batched" in name for name in names)
-    return replace(FUSED, optional=()) if is_batched else dialect_of(op)
+    return replace(FUSED, needed=("batch",)) if is_batched else dialect_of(op)
 
 
 def dialect_of_header(names: Sequence[str], text: str = "", op: str = "") -> Dialect:

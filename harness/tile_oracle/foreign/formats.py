@@ -28,8 +28,8 @@ from tile_oracle.foreign import (
     tilewright,
     tunable_op,
 )
-from tile_oracle.foreign.contract import FIELDS, Field
-from tile_oracle.foreign.entry import Entry
+from tile_oracle.foreign.contract import FIELDS, KERNEL_COLUMNS, Field
+from tile_oracle.foreign.entry import KERNEL_WORDS, Entry
 from tile_oracle.foreign.list_file import ListFile
 
 IMPORT, PROBLEMS, KERNELS, MODEL = "tile-oracle runs import", "--problem-set", "--kernel-set", "--model"
@@ -141,7 +141,6 @@ _HEURISTIC = re.compile(
 )
 _OF_KERNELS = ("instances", "trait_config", "tile_config", "tile_lists", "kernels", "blocks", "tiles")
 _SIZES = ({"m", "n", "k"}, {"n", "c", "k", "hi"})
-_NAMES = {"kernel", "kernel_name"}
 _TIMES = {name for name, one in FIELDS.items() if one.fills in ("latency", "latency_ms")}
 _BOTH = (IMPORT, PROBLEMS)
 _ALL = (*_BOTH, MODEL)
@@ -195,7 +194,7 @@ FORMATS: tuple[Format, ...] = (
     Format("a file of T4 results", _keys("results", "configuration"), _BOTH, entries=kernel_tuner.t4_entries),
     Format("NVBench's JSON output", _keys("benchmarks", "states"), _BOTH, entries=nvbench.state_entries),
     Format("JSON with measurements", lambda head: head.is_json and any(
-        head.has(name, time) for name in (*_NAMES, "name") for time in _TIMES), (IMPORT,)),
+        head.has(name, time) for name in KERNEL_COLUMNS for time in _TIMES), (IMPORT,)),
     Format("a file of Triton's autotuner", _keys("configs_timings"), _ALL, entries=autotune.triton_entries,
            asks_layout=True),
     Format("a cache of rocKE's autotuner", _keys("key_repr", "winner"), _ALL, entries=autotune.rocke_entries,
@@ -226,8 +225,8 @@ FORMATS: tuple[Format, ...] = (
            (PROBLEMS,)),
     Format("a file of picks", _columns("predicted_tflops"), (MODEL, PROBLEMS)),
     Format("a sweep of CK DSL", _columns("tile_m", "tile_n", "tile_k", "pipeline", "latency_us", "c"), _BOTH),
-    Format("a table of measurements", lambda head: bool(head.columns & _NAMES and head.columns & _TIMES),
-           _BOTH),
+    Format("a table of measurements",
+           lambda head: bool(head.columns & {*KERNEL_WORDS} and head.columns & _TIMES), _BOTH),
     Format("a table of problems", lambda head: any(head.columns >= sizes for sizes in _SIZES), (PROBLEMS,)),
 )  # fmt: skip
 """All formats; the first that is found counts."""

@@ -69,12 +69,8 @@ def import_file(
     summary = ImportSummary(plain_name(path.name))
     rows, dialect = _rows(path, dtype, layout, op, summary)
     if rows.empty:
-        detail = (
-            f"; {sum(summary.refused.values())} malformed, first: {summary.shown[0]}" if summary.shown else ""
-        )
-        raise RecordError(
-            f"{path} holds no measurement: a row needs a kernel name, dimensions and a latency{detail}"
-        )
+        needed = "a row needs a kernel name, dimensions and a latency"
+        raise RecordError(f"{path} holds no measurement: {needed}; {summary.first}")
     return converted(rows, dialect, plain_name(path.stem), arch, trust_unverified, summary, device)
 
 
@@ -150,11 +146,11 @@ def _own(path: Path, arch: str, op: str) -> Imported:
     fast = (kept["status"] == "ok") & (kept["latency_ms"] < floor)
     kept = kept[~fast]
     summary = ImportSummary(path.name, len(records))
-    for reason, rows in ((f"of another architecture than {arch}", other), (TOO_FAST, fast)):
-        summary.refused += Counter({reason: int(rows.sum())})
-    for name, count in kept["status"].value_counts().items():
-        if name != "ok":
-            summary.denied[f"{name}, as recorded"] = int(count)
+    summary.refused += Counter(
+        {f"of another architecture than {arch}": int(other.sum()), TOO_FAST: int(fast.sum())}
+    )
+    statuses = kept["status"][kept["status"] != "ok"]
+    summary.denied.update(f"{name}, as recorded" for name in statuses)
     summary.ok, summary.wrong = (int((kept["status"] == one).sum()) for one in ("ok", "wrong"))
     return Imported(kept.reset_index(drop=True), summary)
 

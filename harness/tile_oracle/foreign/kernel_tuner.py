@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tile_oracle.foreign.contract import UNITS_MS, status_named
@@ -39,7 +39,7 @@ def cache_entries(listed: ListFile) -> Iterator[Entry]:
         status = time[:100] if isinstance(time, str) else "ok"
         stated = {name: value for name, value in entry.items() if name not in _OF_TUNING}
         samples = _samples(entry.get("times"), time, status)
-        yield stated_entry({**around, **stated}, samples, status=status, ended=_ended(entry))
+        yield stated_entry({**around, **stated}, samples, status=status, ended=entry.get("timestamp"))
     if cut:
         yield Entry(why="the file is cut or damaged inside an entry", text="what follows is not read")
 
@@ -75,11 +75,6 @@ def _samples(times: Any, mean: Any, status: str) -> Sequence[Any]:
     return samples
 
 
-def _ended(entry: Mapping[str, Any]) -> str | None:
-    time = entry.get("timestamp")
-    return time if isinstance(time, str) else None
-
-
 def t4_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields every result of the T4 format. Raises ProblemSetError."""
     for result in json.loads(listed.text())["results"]:
@@ -95,4 +90,4 @@ def t4_entries(listed: ListFile) -> Iterator[Entry]:
         stated = {**result["configuration"], **{name: one.get("value") for name, one in measured.items()}}
         stated |= {"correctness": result["correctness"]} if "correctness" in result else {}
         samples = _samples((result.get("times") or {}).get("runtimes"), mean, status)
-        yield stated_entry(stated, samples, status=status, ended=_ended(result))
+        yield stated_entry(stated, samples, status=status, ended=result.get("timestamp"))

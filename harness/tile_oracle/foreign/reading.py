@@ -16,21 +16,26 @@ import pyarrow as pa
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.table_file import read_parquet
-from tile_oracle.files.user_file import open_regular, read_bytes
+from tile_oracle.files.user_file import read_bytes
 from tile_oracle.foreign.dialect import KERNEL_WORD, Dialect, of_another, op_of_name
 from tile_oracle.foreign.summary import ImportSummary, plain_name
 
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 12
 _LONGEST_NUMBER = 18
+"""Digits of any size. Python refuses integers of 4,300 digits."""
 _LONGEST_TEXT = 200
 _MOST_UNKNOWN = 1000
 
 
 def text_of(path: Path) -> str:
     """Returns the text of a file. Raises RecordError."""
+    return _bytes_of(path).decode("utf-8", errors="replace").replace("\r\n", "\n")
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
-        return read_bytes(path, _MAX_BYTES).decode("utf-8", errors="replace").replace("\r\n", "\n")
+        return read_bytes(path, _MAX_BYTES)
     except (OSError, ValueError) as error:
         raise RecordError(f"cannot read {plain_name(path)}: {getattr(error, 'strerror', error)}") from None
 
@@ -38,11 +43,7 @@ def text_of(path: Path) -> str:
 def parquet_rows(path: Path) -> pd.DataFrame:
     """Returns the rows of a parquet file. Raises RecordError."""
     try:
-        # pyarrow opens no path that is not valid UTF-8.
-        with open_regular(path) as file:
-            if path.stat().st_size > _MAX_BYTES:
-                raise RecordError(f"{path} is larger than 1 GiB: split it")
-            return read_parquet(file).to_pandas()
+        return read_parquet(io.BytesIO(_bytes_of(path))).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 
@@ -102,7 +103,8 @@ def log_rows(text: str, summary: ImportSummary, dialect: Dialect) -> pd.DataFram
         brace = line.find("{")
         said = line if brace < 0 else line[:brace]
         dimensions: dict[str, Any] = {
-            n.lower(): _whole(value) for n, value in dialect.dimension.findall(said)
+            n.lower(): int(value) if len(value) <= _LONGEST_NUMBER else np.inf
+            for n, value in dialect.dimension.findall(said)
         }
         if {name.lower() for name in dialect.required[:3]} <= set(dimensions):
             context = dimensions
@@ -198,12 +200,6 @@ def _stated(
             here[name] = held
             own.add(name)
     return own
-
-
-def _whole(digits: str) -> float:
-    """Returns a number of a log; infinite if it is too long for any problem (Python refuses ints of 4,300
-    digits)."""
-    return int(digits) if len(digits) <= _LONGEST_NUMBER else np.inf
 
 
 def _held(value: Any) -> str | float:

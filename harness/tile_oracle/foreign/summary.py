@@ -36,12 +36,12 @@ class ImportSummary:
 
     def __str__(self) -> str:
         parts = [f"{self.source}: {self.rows} rows, {self.ok} ok"]
-        if self.trusted:
-            parts.append(f"{self.trusted} of them unverified but trusted (output left unwritten)")
-        if self.repeats:
-            parts.append(f"{self.repeats} repeated measurements of a pair")
-        if self.padded:
-            parts.append(f"{self.padded} of mem kernels read as padded, whatever their names state")
+        counted = (
+            (self.trusted, "of them unverified but trusted (output left unwritten)"),
+            (self.repeats, "repeated measurements of a pair"),
+            (self.padded, "of mem kernels read as padded, whatever their names state"),
+        )
+        parts += [f"{count} {what}" for count, what in counted if count]
         parts += [f"{count} {reason}" for reason, count in sorted(self.denied.items())]
         parts += [f"{count} refused: {reason}" for reason, count in sorted(self.refused.items())]
         if self.unknown:
