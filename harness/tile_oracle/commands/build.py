@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, argument, flag, take_source
 from tile_oracle.commands.kernel_choice import kinds_to_build, own_kernels
-from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernels
+from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernel
 from tile_oracle.commands.kinds import KIND_ARGUMENTS
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import REFUSE, Builder
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{len(more)} of {args.kernel_set} are in Triton and need a folder of their own: tile-oracle "
                 f"build -o DIR --arch {args.arch} --kernels triton --kernel-set {args.kernel_set}",
             ]
-        verified = verify_kernels(builder, (one.kernel for one in report.built), args.verify)
+        verified = [verify_kernel(builder, one.kernel) for one in report.built if args.verify]
         said = verified_lines(verified) if verified else []
         print("\n".join([*left_out, *said, describe_report(report, builder)]))
     return 1 if report.failed else verified_status(verified)

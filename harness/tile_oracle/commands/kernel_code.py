@@ -23,7 +23,7 @@ from tile_oracle.commands.kernel_verify import (
     verified_document,
     verified_lines,
     verified_status,
-    verify_kernels,
+    verify_kernel,
 )
 from tile_oracle.compiling.builder import NOTE, VERIFIABLE, Builder
 from tile_oracle.compiling.source import gpu_code_refusal
@@ -62,7 +62,8 @@ def show_code(pools: Pools, args: argparse.Namespace) -> int:
     ) as builder:
         with ProgressLine(sys.stderr) as line:
             found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
-        verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
+        to_verify = [one.kernel for one in found if one.binary_bytes and args.verify]
+        verified = [verify_kernel(builder, kernel) for kernel in to_verify]
         toolchain = builder.toolchain.identity if builder.toolchain else None
         lines = [*verdict_lines(found, arch, builder), *lines]
     if args.json:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 import pandas as pd
 
 from tile_oracle.arch import Arch
-from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import CodeFacts, code_facts
 from tile_oracle.compiling.compiler_message import compiler_message
@@ -55,14 +54,12 @@ def find_facts(
 
     Raises BuildError when the build folder cannot be used.
     """
-    return [_facts_of(result) for result in build_all(builder, kernels, on_progress)]
-
-
-def _facts_of(result: BuildResult) -> KernelFacts:
-    binary = result.binary
-    if binary is None:
-        return KernelFacts(result.kernel, 0, CodeFacts(), result.log)
-    return KernelFacts(result.kernel, binary.bytes, code_facts(binary.path, binary.arch), result.log)
+    return [
+        KernelFacts(one.kernel, one.binary.bytes, code_facts(one.binary.path, one.binary.arch), one.log)
+        if one.binary is not None
+        else KernelFacts(one.kernel, 0, CodeFacts(), one.log)
+        for one in build_all(builder, kernels, on_progress)
+    ]
 
 
 # ---- a table ------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +43,8 @@ def verified_status(found: Sequence[Verified]) -> int:
     return 0 if not bad else NOT_PROVEN if all(undecided) else 1
 
 
-def verify_kernels(builder: Builder, kernels: Iterable[Kernel], wanted: bool = True) -> list[Verified]:
-    """Verifies kernels after their build; does nothing unless verification was requested."""
-    return [_verified(builder, kernel) for kernel in kernels] if wanted else []
-
-
-def _verified(builder: Builder, kernel: Kernel) -> Verified:
+def verify_kernel(builder: Builder, kernel: Kernel) -> Verified:
+    """Verifies a kernel that was built."""
     try:
         return Verified(kernel.name, builder.report(kernel))
     except BuildError as error:

@@ -15,7 +15,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.model.store import folder_of_model, kernels_trained_on
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.problem import Kind, Problem, kind_text
-from tile_oracle.selector.c_predictor import c_predictor_parity, what_is_read
+from tile_oracle.selector.c_predictor import c_predictor_parity, model_text
 from tile_oracle.selector.ck_tile_parity import HEADER, ck_tile_parity
 from tile_oracle.selector.export import export_model
 from tile_oracle.selector.fmha_parity import fmha_parity, is_fmha
@@ -30,9 +30,10 @@ def check(args: argparse.Namespace) -> int:
     elif args.ck_tile is not None and is_fmha(folder):
         found = [fmha_parity(folder, args.ck_tile, problems)]
     elif folder.is_file():
+        where, _ = model_text(folder)
         raise ModelError(
-            f"{folder} holds {what_is_read(folder)}; without a folder its features are unknown here, so only "
-            "its trees can be compared: name a generated --c-predictor"
+            f"{where} is no model folder, so its features are unknown here, and only its trees can be "
+            "compared: name a generated --c-predictor"
         )
     elif args.ck_tile is not None:
         found = _against_header(folder, args, problems)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import time
 from typing import Any
@@ -120,11 +119,8 @@ def _kernels_outside(picks: list[Pick], candidates: Candidates) -> list[str]:
 
 
 def _tflops(pick: Pick) -> str:
-    said = []
-    if pick.measured_tflops is not None:
-        said.append(f"{pick.measured_tflops:.4g} measured")
-    if pick.predicted_tflops is not None:
-        said.append(f"{pick.predicted_tflops:.4g} predicted")
+    known = ((pick.measured_tflops, "measured"), (pick.predicted_tflops, "predicted"))
+    said = [f"{value:.4g} {what}" for value, what in known if value is not None]
     return f"{', '.join(said)} TFLOPS" if said else ""
 
 
@@ -153,13 +149,9 @@ def _as_json(
             {
                 "kernel": pick.kernel.name,
                 "source": pick.source,
-                "predicted_tflops": _number(pick.predicted_tflops),
-                "measured_tflops": _number(pick.measured_tflops),
+                "predicted_tflops": pick.predicted_tflops,
+                "measured_tflops": pick.measured_tflops,
             }
             for pick in picks
         ],
     }
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

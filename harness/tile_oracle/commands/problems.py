@@ -45,7 +45,6 @@ GEMMs (dtype bf16, layout rcr and split_k 1 where the columns are left out):
 """
 
 _ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
-_QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max", 1.0))
 
 
 ABOUT = (
@@ -150,7 +149,7 @@ def _origin(one: ProblemSet) -> str:
 
 def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
     """Returns a table with one line per set: size, kinds, share of grouped problems, GFLOP, hash."""
-    head = ("set", "problems", "kind", "dtype", "rank", "G > 1", "GFLOP min", "median", "max", "sha256")
+    head = ("set", "problems", "kind", "dtype", "rank", "GFLOP min", "median", "max", "sha256")
     rows: list[tuple[str, ...]] = [head]
     for one in sets:
         gflops = _sorted_gflops(one.problems)
@@ -160,17 +159,17 @@ def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
                 f"{len(one.problems):,}",
                 _words(str(problem.kind.words.get("direction", problem.op)) for problem in one.problems),
                 _words(problem.dtype for problem in one.problems),
-                _words(_rank(problem) for problem in one.problems),
-                _grouped_share(one.problems),
+                # The last field of a kind: the rank of a convolution, the layout of a GEMM.
+                _words(kind_text(problem.kind).split()[-1] for problem in one.problems),
                 *(_number(_quantile(gflops, q)) for q in (0.0, 0.5, 1.0)),
                 one.sha256[:12],
             )
         )
-    return "\n".join(text_table(rows, right_aligned=(1, 5, 6, 7, 8)))
+    return "\n".join(text_table(rows, right_aligned=(1, 5, 6, 7)))
 
 
 def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
-    """Returns one set in detail: provenance, slices, range of each dimension, GFLOP and bytes, first
+    """Returns one set in detail: provenance, slices, ranges of dimensions, GFLOP and bytes, first
     problems."""
     problems = problem_set.problems
     lines = [f"{problem_set.name}: {len(problems):,} problems"]
@@ -189,7 +188,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     slices = [(f"  {name}", f"{counts[name]:,}", f"{counts[name] / len(problems):.0%}") for name in names]
     lines += text_table(slices, right_aligned=(1, 2))
 
-    lines += ["", "dimensions"]
+    lines += ["", "dimensions and work"]
     ranges: list[tuple[str, ...]] = [("  ", "min", "median", "max", "distinct")]
     # For sets of several operations, these are the dimensions of the first one.
     described = [problem for problem in problems if problem.op == problems[0].op]
@@ -201,14 +200,10 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
             middle = values[len(values) // 2]
             row = (values[0], middle, values[-1], len(set(values)))
             ranges.append((f"  {field}", *(str(value) for value in row)))
-    lines += text_table(ranges, right_aligned=(1, 2, 3, 4))
-
-    lines += ["", "work of a problem"]
-    work = [("  ", *(name for name, _ in _QUANTILES), "sum")]
     megabytes = sorted(problem.bytes / 1e6 for problem in problems)
-    for name, values in (("  GFLOP", _sorted_gflops(problems)), ("  MB", megabytes)):
-        work.append((name, *(_number(_quantile(values, q)) for _, q in _QUANTILES), _number(sum(values))))
-    lines += text_table(work, right_aligned=range(1, 7))
+    for name, work in (("  GFLOP", _sorted_gflops(problems)), ("  MB", megabytes)):
+        ranges.append((name, *(_number(_quantile(work, q)) for q in (0.0, 0.5, 1.0)), ""))
+    lines += text_table(ranges, right_aligned=(1, 2, 3, 4))
 
     if first > 0:
         shown = min(first, len(problems))
@@ -217,16 +212,6 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
         listed = [(f"  {p.id}", _number(p.flops / 1e9) + " GFLOP", source) for p, source in pairs]
         lines += text_table(listed, right_aligned=(1,))
     return "\n".join(lines)
-
-
-def _rank(problem: Problem) -> str:
-    """Returns the last field of a kind: the rank of a convolution, the layout of a GEMM."""
-    return kind_text(problem.kind).split()[-1]
-
-
-def _grouped_share(problems: Sequence[Problem]) -> str:
-    groups = [row["G"] for problem in problems if "G" in (row := problem.as_row())]
-    return f"{sum(count > 1 for count in groups) / len(groups):.0%}" if groups else "-"
 
 
 def _sorted_gflops(problems: Iterable[Problem]) -> list[float]:

@@ -49,8 +49,6 @@ class Comparison:
     old model as the baseline.
     """
 
-    old: Evaluation
-    new: Evaluation
     changes: Changes
     efficiency: Mapping[str, Figures]
     verdict: Verdict
@@ -102,8 +100,6 @@ def compare(
         part.selection, final, part.baseline, criteria or Criteria(), complete=not part.nothing_left
     )
     return Comparison(
-        old,
-        new,
         changes,
         {
             name: Figures(float(of(before)), float(of(after)), paired_interval(before, after, of))

@@ -53,7 +53,7 @@ class PhysicalModel:
 
     def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int = 1) -> Array:
         """ln(latency in ms) of every row. A kernel without coefficients of its own has those of the
-        nearest one (`nearest`), with its own tile counts, a step's time growing with its volume."""
+        nearest one (`_nearest`), with its own tile counts, a step's time growing with its volume."""
         terms = self.schema.compute(rows, hardware, self.terms)
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
         table = self.coefficients_of([str(name) for name in names])
@@ -87,12 +87,6 @@ class PhysicalModel:
         growth = (volumes[0] / volumes[1]) ** _STEP_GROWTH
         scale = np.array([growth if is_step_term(term) else 1.0 for term in self.terms])
         return np.asarray(np.array(self.coefficients[other]) * scale)
-
-    def nearest(self, name: str) -> str:
-        """Returns the most similar kernel that has coefficients."""
-        if name in self.coefficients:
-            return name
-        return _nearest([parse_kernel_name(name)], sorted(self.coefficients))[0]
 
     def as_json(self) -> dict[str, Any]:
         return {

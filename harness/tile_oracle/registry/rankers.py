@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,9 +26,6 @@ Rank = Callable[[Problem, int | None], Sequence[tuple[Kernel, float]]]
 
 AUTO, NATIVE, PYTHON = ENGINES = ("auto", "native", "python")
 """Engines that rank: native code takes microseconds, LightGBM through Python milliseconds."""
-
-_PATIENCE_S = 2.0
-"""A load that takes longer than this is assumed to compile."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ def load_candidates(
         return Candidates(pool, None, why=str(error))
     if engine != PYTHON:
         try:
-            native = _native(folder, pool, say)
+            native = NativeRanker.load(folder, pool)
             return Candidates(pool, native.rank, name, NATIVE, order_only=native.orders_only, folder=folder)
         except (BuildError, ModelError, TargetError) as error:
             if engine == NATIVE:
@@ -131,16 +127,3 @@ def load_candidates(
 
     order_only = predictor.ranker.orders_only
     return Candidates(pool, by_python, name, PYTHON, "", order_only, folder, predictor)
-
-
-def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> NativeRanker:
-    if say is None:
-        return NativeRanker.load(folder, kernels)
-    what = "the native ranker is compiled, once for this machine and version"
-    waiting = threading.Timer(_PATIENCE_S, say, (what,))
-    waiting.daemon = True
-    waiting.start()
-    try:
-        return NativeRanker.load(folder, kernels)
-    finally:
-        waiting.cancel()

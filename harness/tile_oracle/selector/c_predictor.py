@@ -88,17 +88,6 @@ def model_text(model: Path) -> tuple[Path, str]:
     return model, without_footer(data.decode("utf-8", "replace"))
 
 
-def what_is_read(model: Path) -> str:
-    """Returns what a file of LightGBM holds, in words. Raises ModelError for what is none."""
-    where, text = model_text(model)
-    read = read_model_text(text, str(where))
-    objective = next(line for line in text.splitlines() if line.startswith(("objective=", "Tree=")))
-    sets = np.asarray(read.columns["decision_type"], dtype=np.int64) & 1
-    by_set = sorted({read.feature_names[int(one)] for one in read.columns["split_feature"][sets == 1]})
-    categories = f", sets of categories of {', '.join(by_set)}" if by_set else ""
-    return f"{len(read.leaves):,} trees of {len(read.feature_names)} features ({objective}{categories})"
-
-
 def rows_at_thresholds(read: ModelText, seed: int = 0) -> Array:
     """(ROWS, features): each value is a threshold of its feature's splits or next to one; for sets of
     categories a small whole number. Some are missing (NaN) where the trees provide for that."""
