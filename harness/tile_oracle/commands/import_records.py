@@ -67,8 +67,8 @@ ARGUMENTS = (
     ),
     argument(
         "--op",
-        None,
-        "take the rows of this operation (default: those of most rows)",
+        "OP",
+        f"take the rows of this operation, of {', '.join(operation_names())} (default: those of most rows)",
         choices=operation_names(),
         default="",
     ),
