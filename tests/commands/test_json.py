@@ -152,6 +152,33 @@ def test_json_in_a_file_leaves_the_text(
     assert "cannot write a_file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "runs compare old new --html",
+        "runs compare old new --markdown",
+        "runs compare old new --records all --pairs",
+        "runs history reports -o",
+        "runs merge measured -o",
+        "runs import measured.csv --arch cpu -o",
+        "runs suggest measured --csv",
+        "pool portfolio measured -o",
+        "pool list --arch cpu -o",
+        "problems forward_smoke -o",
+        "model train measured -o",
+        "model export mine -o",
+        "tune --from-records measured -o",
+        "build --arch cpu -o",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a_file").write_text("")
+    assert main([*words.split(), f"{tmp_path}/a_file/result.parquet"]) == 2
+    assert f"cannot write {tmp_path}/a_file/result.parquet: " in capsys.readouterr().err
+
+
 def test_numbers_that_json_lacks_are_null() -> None:
     document = {"nan": math.nan, "inf": np.float64("inf"), "some": (np.int64(3), Path("a"), {"b"}, True)}
     assert json.loads(json_text(document)) == {"nan": None, "inf": None, "some": [3, "a", ["b"], True]}

@@ -151,7 +151,7 @@ def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
     refused = run("pick", MINE, *SMALL, *kept, cwd=tmp_path)
     assert refused.returncode == 1
     assert "no model was trained for forward fp32 2D on cpu" in refused.stderr
-    assert f"train one, or `tile-oracle tune {MINE}`" in refused.stderr
+    assert f"train one, or `tile-oracle tune {MINE} --target cpu`" in refused.stderr
     tuned = run("tune", MINE, "--budget", "60s", *SMALL, *kept, cwd=tmp_path)
     assert tuned.returncode == 0, tuned.stderr
     assert re.search(

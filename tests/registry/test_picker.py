@@ -223,7 +223,7 @@ def test_without_a_model_only_a_tuned_result_is_picked(make_registry: Callable[.
         registry.select(MINE)
     assert str(failed.value) == (
         "no model was trained for forward fp32 2D on cpu, and no tuned result is kept: train one, or "
-        f"`tile-oracle tune {MINE.id}`"
+        f"`tile-oracle tune {MINE.id} --target cpu`"
     )
     kernel = registry.candidates(MINE).kernels[1]
     tuned_to(registry, kernel)

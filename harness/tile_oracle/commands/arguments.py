@@ -11,6 +11,8 @@ from typing import Any
 from tile_oracle.commands.json_output import STDOUT
 from tile_oracle.errors import BuildError, RuleError
 
+WRITTEN = ("out", "output", "csv", "html", "markdown", "pairs", "json")
+"""The options of all commands that name a file or folder to write."""
 DEFAULT_KERNEL_SET = "default"
 """The kernel set where none is given."""
 

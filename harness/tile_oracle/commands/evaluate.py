@@ -15,7 +15,6 @@ from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.folder_model import Folders, pool_recorded
 from tile_oracle.evaluation.model_card import model_card
-from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.judge.picker import Origin, Picker
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import folder_of_model
@@ -62,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
     problems, name, picker = problems_of(records), Path(args.model).name, picker_for(args.model, records)
     folder = next(iter(picker.folders.values()), None)
     trained = None if folder is None else TrainingRange.of(folder)
-    refuse_unwritable(ModelError, args.json)
     rankings, origin = rank_recorded(picker, records)
     seen = overlap_with(picker, records)
     training = Training(seen.problems, seen.same_measurements, seen.known)

@@ -12,7 +12,6 @@ from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
@@ -52,7 +51,6 @@ ARGUMENTS = (
 
 def run(args: argparse.Namespace) -> int:
     """Prints the pairs. Raises RecordError, ProblemSetError, ModelError."""
-    refuse_unwritable(ModelError, args.csv)
     records = load_records(args.records)
     archs = sorted(records["arch"].dropna().unique())
     if len(archs) != 1:

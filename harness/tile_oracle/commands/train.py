@@ -15,7 +15,6 @@ from tile_oracle.commands.arguments import RECORDS, Group, argument, flag, json_
 from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.files.output_place import refuse_unwritable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
@@ -129,7 +128,6 @@ def run(args: argparse.Namespace) -> int:
         return _ship(args)
     if args.kernel_set or args.device or args.in_sample:
         raise ModelError("--kernel-set, --device and --in-sample go with --problem-set")
-    refuse_unwritable(ModelError, args.out)
     records = load_records(args.records)
     if args.adapt:
         return _adapt(args, records)

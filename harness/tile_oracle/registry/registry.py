@@ -130,7 +130,9 @@ class Registry:
         found = first is not None
         if candidates.rank is None and not found:
             why = f"{candidates.why}, and {tuned.stale or 'no tuned result is kept'}"
-            raise NoModelError(f"{why}: train one, or `tile-oracle tune {problem.id}`")
+            there = "" if self.arch == "cpu" else "on such a GPU "
+            tune = f"{there}`tile-oracle tune {problem.id} --target {self.arch}`"
+            raise NoModelError(f"{why}: train one, or {tune}")
         for pick in _predictions(problem, candidates, tuned.stale, k) if candidates.rank else ():
             if pick.kernel != first and self._machine.may_run(pick.kernel, problem):
                 found = True
