@@ -58,6 +58,8 @@ def test_problems_of_several_directions_and_data_types_name_them() -> None:
             "triton.tma_warps.BLOCK_K=64.BLOCK_M=128.BLOCK_N=256.GROUP_M=8.MORE_N=0.REGISTERS=False.SWAP=True.num_stages=4",
             "triton.tma_warps 128x256x64 GROUP_M=8 MORE_N=0 SWAP stages=4",
         ),
+        ("triton.matmul.BLOCK_M=128.num_warps=4", "triton.matmul BLOCK_M=128 warps=4"),
+        ("triton.decode.BLOCK_M=16.BLOCK_N=128.SPLITS=4", "triton.decode 16x128 SPLITS=4"),
         ("triton.softmax_rows.BLOCK=1024.num_warps=4", "triton.softmax_rows BLOCK=1024 warps=4"),
         ("cublaslt.a66.cluster=5.scale=0.5.tile=201", "cublaslt.a66 cluster=5 scale=0.5 tile=201"),
         ("64x64x64_comp_async_intrawave_dsb_v4x4x4", "64x64x64_comp_async_intrawave_dsb_v4x4x4"),

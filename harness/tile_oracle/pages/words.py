@@ -145,7 +145,8 @@ def kernel_words(name: str) -> str:
     `triton.tiles.BLOCK_K=64.BLOCK_M=128.BLOCK_N=256.GROUP_M=8.num_stages=4.SWAP=False`; others are kept."""
     function, *given = _SETTING.split(name)
     settings = dict(one.split("=", 1) for one in given)
-    tile = [settings.pop(one) for one in _TILE if one in settings]
+    flat = settings.keys() >= set(_TILE[:2])
+    tile = [settings.pop(one) for one in _TILE if flat and one in settings]
     shown = [
         one.removeprefix("num_") if value == "True" else f"{one.removeprefix('num_')}={value}"
         for one, value in settings.items()
