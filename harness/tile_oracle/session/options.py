@@ -226,7 +226,8 @@ class SessionOptions:
     )
     fleet_match: str = _option(
         "KIND",
-        "with --fleet: only devices of this kind, by their own name; * and ? match any text",
+        "with --fleet=ADDRESS: only devices of this kind, by their own name, in which * and ? match any text "
+        "(default: that of the first)",
         default="",
     )
     kernels: GivenKernels = _option(
