@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,10 @@ from evil_target import evil_kernel
 from tests.measure.own_driver import OTHER, PROBLEM, SETTINGS, OwnSession
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.errors import RecordError
+from tile_oracle.measure.commands import Load
+from tile_oracle.measure.live_worker import LiveWorker
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.problem import problem_from_row
 from tile_oracle.record.run import RunLog
 
 KERNELS = [evil_kernel("good", i) for i in (1, 2, 3)]
@@ -132,3 +137,65 @@ def test_statuses_other_than_ok_are_recorded_with_their_detail_and_no_times(
     assert failed["source_hash"].notna().tolist()[:2] == [True, True]
     assert failed["source_hash"].isna().tolist()[3]
     assert failed["toolchain"].iloc[[0, 1, 3]].str.startswith("clang ").all()
+
+
+def commands_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What workers are sent from now on: the ids of problems that they load, and "run"."""
+    sent: list[str] = []
+    ask, run = LiveWorker.ask, LiveWorker.run
+
+    def ask_and_note(self: LiveWorker, command: Any) -> None:
+        if isinstance(command, Load):
+            sent.append(problem_from_row(command.problem).id)
+        ask(self, command)
+
+    def run_and_note(self: LiveWorker, command: Any) -> None:
+        sent.append("run")
+        run(self, command)
+
+    monkeypatch.setattr(LiveWorker, "ask", ask_and_note)
+    monkeypatch.setattr(LiveWorker, "run", run_and_note)
+    return sent
+
+
+def test_the_next_problem_is_prepared_while_the_tests_of_a_measured_one_end(
+    open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, sent = open_session(), commands_of(monkeypatch)
+    for kernel in KERNELS:
+        session.driver.measure(PROBLEM, kernel)
+    assert sent[0] == PROBLEM.id
+    assert sent[-1] == OTHER.id
+    before = len(sent)
+    assert all(session.driver.measure(OTHER, kernel).ok for kernel in KERNELS)
+    assert set(sent[before:]) == {"run"}  # it is not prepared again
+    assert rounds(session.close()) == {0: 6, 1: 6}
+
+
+def test_a_problem_that_was_prepared_and_never_asked_for_disturbs_no_other(
+    open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, sent = open_session(), commands_of(monkeypatch)
+    for kernel in KERNELS:
+        session.driver.measure(PROBLEM, kernel)
+    assert sent[-1] == OTHER.id
+    further = evil_kernel("good", 4)
+    assert session.driver.measure(PROBLEM, further).ok  # no plan has this pair
+    assert [one for one in sent if one != "run"] == [PROBLEM.id, OTHER.id, PROBLEM.id]
+    table = session.close()
+    assert set(table["problem"]) == {PROBLEM.id}
+    assert set(table["status"]) == {"ok"}
+
+
+def test_a_worker_that_dies_while_it_prepares_the_next_problem_is_replaced(
+    open_session: Callable[..., Session],
+) -> None:
+    session = open_session()
+    for kernel in KERNELS:
+        session.driver.measure(PROBLEM, kernel)
+    pid = session.supervisor.worker_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert all(session.driver.measure(OTHER, kernel).ok for kernel in KERNELS)
+    assert session.supervisor.worker_pid != pid
+    assert rounds(session.close()) == {0: 6, 1: 6}

@@ -105,6 +105,7 @@ class Driver:
         self._in_turn = in_turn
         self._later: dict[str, ProblemTask] = {}
         """The tasks of problems that begin when they are asked for."""
+        self._prepared = ""
         self._state = threading.Condition()
         self._results = Results(settings, log)
         self._picks: Picks | None = None
@@ -177,7 +178,17 @@ class Driver:
             planned = self._problems[problem.id].kernels.values()
             if self._in_turn and not self._results.missing(problem.id, planned):
                 self.wait()  # for the leaders
+                self._prepare_next()
             return found
+
+    def _prepare_next(self) -> None:
+        """While the tests of a measured problem end, the device prepares the next one."""
+        upcoming = next(iter(self._later.values()), None)
+        if upcoming is not None and upcoming.problem.id != self._prepared:
+            self._prepared = upcoming.problem.id
+            self._results.resume(upcoming.problem)
+            if self._results.missing(upcoming.problem.id, upcoming.kernels):
+                self._engine.prepare(upcoming.problem)
 
     def _wait(self) -> None:
         """Waits for something to happen. Raises what has ended the driver."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tile_oracle.measure.assignments import Message, Opened, Work
+from tile_oracle.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class Engine(Protocol):
 
     def assign(self, device: str, work: Work) -> None:
         """Gives a device an assignment. A device that has died is reported as Gone later."""
+
+    def prepare(self, problem: Problem) -> None:
+        """Has a device that would wait prepare the problem that probably comes next."""
+        return
 
     def withdraw(self, device: str, number: int, kernels: Sequence[str]) -> None:
         """Takes kernels of an assignment back."""

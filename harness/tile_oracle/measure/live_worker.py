@@ -34,13 +34,14 @@ class Silence(Exception):
 class LiveWorker:
     """A worker and the commands that it has not answered yet.
 
-    loaded: the problem whose data it holds, or None. since: start of the running kernel, by this process's
-    clock (time.monotonic).
+    loaded: the problem whose data it holds, or None. loading: one that it was sent and has not answered yet,
+    or None. since: start of the running kernel, by this process's clock (time.monotonic).
     """
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.loaded: Problem | None = None
+        self.loading: Problem | None = None
         self.since = 0.0
         self._talk = Conversation()
 

@@ -9,6 +9,7 @@ from tile_oracle.measure.assignments import Ended, Message, Opened, Work
 from tile_oracle.measure.engine import Engine, Event, Joined, Told
 from tile_oracle.measure.measuring import Measuring
 from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.problem import Problem
 
 _NAME = "this process"
 
@@ -39,6 +40,9 @@ class OwnDevice(Engine):
 
     def assign(self, device: str, work: Work) -> None:
         self._going = self._measuring.messages(work)
+
+    def prepare(self, problem: Problem) -> None:
+        self._supervisor.prepare(problem)
 
     def withdraw(self, device: str, number: int, kernels: Sequence[str]) -> None:
         self._measuring.withdraw(number, kernels)

@@ -118,7 +118,7 @@ class WorkerLink:
 
     def close(self) -> None:
         """Ends the worker, whatever it is doing."""
-        if self._worker is not None and not self._worker.is_busy:
+        if self._worker is not None and not (self._worker.is_busy or self._worker.loading):
             self._worker.child.quit()
         self.drop()
         if self.attempts is not None:
@@ -201,16 +201,13 @@ class WorkerLink:
         worker = self._worker or self._start()
         if worker.loaded == problem:
             return
-        worker.loaded = None
         try:
-            command = Load(problem.as_row(), self.settings.seed)
-            if self.attempts is not None:
-                self.attempts.note_problem(problem.id)
-                command.careful = self.attempts.careful(problem.id)
-            worker.ask(command)
-            if self.attempts is not None:
-                self.attempts.sync()  # while the worker loads
+            if worker.loading not in (None, problem):
+                worker.answer(QUIET_LIMIT_S, "loaded", "refused")  # nobody has asked for that problem
+            if worker.loading != problem:
+                self._send(worker, problem)
             answer = worker.answer(QUIET_LIMIT_S, "loaded", "refused")
+            worker.loading = None
         except ChannelClosed as closed:
             died = self._death(worker, closed)
             raise Died("crash", f"the worker {died.detail} while it prepared the problem", None) from None
@@ -220,6 +217,24 @@ class WorkerLink:
         if "refused" in answer:
             raise Refused(answer["refused"])
         worker.loaded = problem
+
+    def _send(self, worker: LiveWorker, problem: Problem) -> None:
+        """Has the worker load the problem. Raises ChannelClosed."""
+        worker.loaded, worker.loading = None, problem
+        command = Load(problem.as_row(), self.settings.seed)
+        if self.attempts is not None:
+            self.attempts.note_problem(problem.id)
+            command.careful = self.attempts.careful(problem.id)
+        worker.ask(command)
+        if self.attempts is not None:
+            self.attempts.sync()  # while the worker loads
+
+    def prepare(self, problem: Problem) -> None:
+        """Has a worker without work load the problem that probably comes next. `ready` takes the answer."""
+        worker = self._worker
+        if worker is not None and not (worker.is_busy or worker.loading or self.suspect):
+            with suppress(ChannelClosed):  # `ready` finds out, too
+                self._send(worker, problem)
 
     def _probe(self) -> None:
         """Runs known-good kernels, each in a second worker if it fails in the first.
