@@ -15,9 +15,15 @@ from tile_oracle.device import native_clock
 from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.factors import Axes
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Turns
+from tile_oracle.device.native_clock import CODE, SOURCE, NativeClock, Turns
 from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 from tile_oracle.errors import TargetError
+
+COMPILER_OPTIONS = (
+    *("-O2", "-fomit-frame-pointer", "-fno-stack-protector", "-fno-sanitize=all"),
+    *("-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fPIC", "-ffreestanding", "-mno-red-zone"),
+)
+"""Options for ziglang's `zig cc -target MACHINE-linux-musl`."""
 
 
 @pytest.mark.parametrize("machine", sorted(CODE))

@@ -102,12 +102,6 @@ long to_time_runs(Runs *r) {
 Before each run some output bytes are set to 0xFF, to check that the run has written them when it returns. The
 output of one run is copied, to be compared."""
 
-COMPILER_OPTIONS = (
-    *("-O2", "-fomit-frame-pointer", "-fno-stack-protector", "-fno-sanitize=all"),
-    *("-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fPIC", "-ffreestanding", "-mno-red-zone"),
-)
-"""Options for ziglang's `zig cc -target MACHINE-linux-musl`."""
-
 CODE: Mapping[str, bytes] = {
     "x86_64": bytes.fromhex(
         """
