@@ -158,7 +158,7 @@ def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
         rf"^{MINE}: [\d.]+ TFLOPS  grouped_conv_forward_fp32_2d_\S+$", tuned.stdout, re.MULTILINE
     )
     assert re.search(r"^    best of 8 kernels$", tuned.stdout, re.MULTILINE)
-    assert "1 tuned results from records: " in tuned.stdout
+    assert "1 tuned result from records: " in tuned.stdout
     picked = run("pick", MINE, *SMALL, *kept, "--json", cwd=tmp_path)
     (pick,) = json.loads(picked.stdout)["picks"]
     assert pick["source"] == "tuned"

@@ -59,7 +59,7 @@ def test_ones_own_file_with_repeated_rows_and_rude_characters(said, tmp_path: Pa
     path = tmp_path / "my.csv"
     path.write_text("# a\x1b[31mb\nN,C,K,Hi,Wi,Y,X\n" + "1,8,8,9,9,3,3\n" * 3)
     text = said(str(path))
-    assert "my: 1 problems" in text
+    assert "my: 1 problem" in text
     assert "left out: 2 rows that repeat an earlier problem" in text
     assert "\x1b" not in text
 

@@ -23,6 +23,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.process.cores import usable_cores
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.progress_line import ProgressLine, clock
 
 EXAMPLES = """\
@@ -155,7 +156,7 @@ def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Ke
             there.append(kernel)
         except KernelError as error:
             reasons[str(error)] += 1
-    lines = [f"{count} kernels unsupported: {reason}" for reason, count in reasons.most_common()]
+    lines = [f"{count(number, 'kernel')} unsupported: {reason}" for reason, number in reasons.most_common()]
     if not there:
         raise BuildError(lines[0] if lines else "there is no kernel to build")
     return there, lines
@@ -183,8 +184,8 @@ def describe_report(report: PrebuiltReport, builder: Builder) -> str:
     stats = builder.stats()
     made_by = builder.toolchain.identity if builder.toolchain else ""
     lines.append(
-        f"{len(report.built)} kernels built ({stats.compiled} compiled, {stats.cached} from the cache), "
-        f"{len(report.failed)} failed, {report.elapsed_s:.1f} s; {made_by}, {builder.isa.name}"
+        f"{count(len(report.built), 'kernel')} built ({stats.compiled} compiled, {stats.cached} from the "
+        f"cache), {len(report.failed)} failed, {report.elapsed_s:.1f} s; {made_by}, {builder.isa.name}"
     )
     if report.replaced:
         lines.append(
@@ -192,7 +193,7 @@ def describe_report(report: PrebuiltReport, builder: Builder) -> str:
         )
     # A folder of kernels in Triton stands for their source; other kernels' folder is a cache of binaries.
     use = "--kernels" if builder.source.implementation == TRITON else "--build-dir"
-    lines.append(f"{report.folder}: {report.kernels_in_folder} kernels; use it with {use}")
+    lines.append(f"{report.folder}: {count(report.kernels_in_folder, 'kernel')}; use it with {use}")
     return "\n".join(lines)
 
 

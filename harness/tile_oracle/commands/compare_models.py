@@ -17,6 +17,7 @@ from tile_oracle.evaluation.compare import Comparison, compare
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.record.dataset import load_records
 from tile_oracle.session.conclusion import OUTCOME_OF_STATE
+from tile_oracle.terminal.counts import count
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +66,7 @@ def _settling(args: argparse.Namespace, records: pd.DataFrame) -> str:
 def render(comparison: Comparison) -> list[str]:
     """Returns the comparison as lines of text."""
     changes, seen = comparison.changes, comparison.in_sample
-    trained = f"compared: {len(changes.old.picks):,} problems"
+    trained = f"compared: {count(len(changes.old.picks), 'problem')}"
     if any(problem in seen for problem in changes.old.picks):
         trained += ", all of which a model was trained on"
     elif seen:

@@ -23,6 +23,7 @@ from tile_oracle.pool import PoolExplanation, Refused, RuleSet, explain_pool_of_
 from tile_oracle.pool.ck_builder import SUFFIXES
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, kind_text
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.text_table import text_table
 
 
@@ -115,7 +116,7 @@ def count_kernels(pools: Pools, filtered: bool = False) -> list[str]:
         if rules.name.endswith(SUFFIXES):
             lines += ["this is tile-oracle's own family; --ck-tile DIR allows what a checkout can build"]
     if pools.source is not None:
-        lines += ["", f"{len(pools.accepted):,} kernels for {kinds[0].arch}"]
+        lines += ["", f"{count(len(pools.accepted), 'kernel')} for {kinds[0].arch}"]
     return [*lines, *rules.notes]
 
 
@@ -182,9 +183,9 @@ def explain_refusals(pools: Pools, first: int = 20) -> list[str]:
     reasons = Counter(one.reason for one in refused).most_common()
     examples = {one.reason: one for one in reversed(refused)}
     lines += ["", f"reasons; the first one found for a kernel counts ({len(reasons):,} different)"]
-    for reason, count in reasons[:first]:
+    for reason, number in reasons[:first]:
         example = examples[reason]
-        lines += [f"  {count:>7,}  {reason}", f"           e.g. {example.kernel.name}"]
+        lines += [f"  {number:>7,}  {reason}", f"           e.g. {example.kernel.name}"]
         lines += [f"           of {example.place}"] if example.place else []
     if len(reasons) > first:
         rest = sum(count for _, count in reasons[first:])
@@ -241,7 +242,7 @@ def write_list(pools: Pools, path: Path) -> str:
     else:
         raise RuleError(f"{path.name} ends neither in .json nor in .txt")
     write_text(path, text)
-    return f"{path}: {len(kernels):,} kernels"
+    return f"{path}: {count(len(kernels), 'kernel')}"
 
 
 def _x(values: tuple[int, int, int]) -> str:

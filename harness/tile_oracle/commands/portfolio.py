@@ -25,6 +25,7 @@ from tile_oracle.pages.words import short_name
 from tile_oracle.pool.named_kernels import may_be_listed, named_kernels_json
 from tile_oracle.problem import kind_text
 from tile_oracle.record.dataset import load_records
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.text_table import text_table
 
 EXAMPLES = """\
@@ -156,13 +157,13 @@ _HEADINGS = ("kernels", "mean %", "bound %", "P10 %", "worst %", "none ok")
 def _describe(kind: str, result: KindResult, sizes: Sequence[int], reach: float) -> list[str]:
     pool = result.pool
     lines = [
-        f"{kind}: {len(pool.kernels)} kernels, {len(pool.problems)} problems, "
+        f"{kind}: {count(len(pool.kernels), 'kernel')}, {count(len(pool.problems), 'problem')}, "
         f"{100 * pool.measured_share:.0f} % of the pairs measured",
         *_table([(result.at(size).summary, f"{result.bounds[size]:.2f}") for size in sizes], result, sizes),
         _needs(result.needed(reach), reach, "on these problems"),
     ]
     if pool.without_oracle:
-        lines.append(f"left out: {len(pool.without_oracle)} problems without any ok kernel")
+        lines.append(f"left out: {count(len(pool.without_oracle), 'problem')} without any ok kernel")
     for name, summaries in result.judged.items():
         shown = [(summaries[min(size, len(summaries)) - 1], "") for size in sizes]
         lines += ["", f"judged by {name}:", *_table(shown, result, sizes)]
@@ -214,7 +215,9 @@ def _write_list(path: Path, found: Mapping[str, KindResult], archs: Sequence[str
     write_text(path, named_kernels_json(listed, archs, about))
     left_out = len(names) - len(listed)
     more = f"; {left_out} are a library's algorithms and not in the list" if left_out else ""
-    return f"\n{path}: {len(listed)} kernels ({', '.join(parts)}){more}; use it with --kernels {path}"
+    return (
+        f"\n{path}: {count(len(listed), 'kernel')} ({', '.join(parts)}){more}; use it with --kernels {path}"
+    )
 
 
 def _as_json(result: KindResult, sizes: Sequence[int]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tile_oracle.problem_set import (
     load_problem_set,
     reading_notes,
 )
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.plain_text import as_text
 from tile_oracle.terminal.text_table import text_table
 
@@ -140,7 +141,7 @@ def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
     text = format_problem_set(problems, problems.values(), "\n".join(map(as_text, provenance)))
     write_text(out, text)
     notes = [f"  {note}" for one in sets for note in reading_notes(one)]
-    return "\n".join([f"{len(problems):,} problems in {out}", *notes])
+    return "\n".join([f"{count(len(problems), 'problem')} in {out}", *notes])
 
 
 def _origin(one: ProblemSet) -> str:
@@ -172,7 +173,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     """Returns one set in detail: provenance, slices, ranges of dimensions, GFLOP and bytes, first
     problems."""
     problems = problem_set.problems
-    lines = [f"{problem_set.name}: {len(problems):,} problems"]
+    lines = [f"{problem_set.name}: {count(len(problems), 'problem')}"]
     if problem_set.path is not None:
         lines.append(f"  file    {problem_set.path}")
     lines.append(f"  sha256  {problem_set.sha256}")

@@ -22,6 +22,7 @@ from tile_oracle.registry import Registry, TunedEntry
 from tile_oracle.registry.seed import entries_of_records
 from tile_oracle.session.option_names import in_full
 from tile_oracle.session.options import duration_s
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.progress_line import wait
 
 EXAMPLES = """\
@@ -117,7 +118,7 @@ def _measured(args: argparse.Namespace, problems: Sequence[Any], arch: str) -> s
     write_text(path, format_problem_set(problems, ["tile-oracle tune"] * len(problems), ""))
     budget_s = len(problems) * duration_s("--budget", args.budget or "60s")
     model = {"model": args.model} if args.model else {}
-    with wait(f"measuring {len(problems):,} problems: {folder / name}.txt"):
+    with wait(f"measuring {count(len(problems), 'problem')}: {folder / name}.txt"):
         measure(folder, name, _session_options(args, str(path)), budget_s, model)
     return str(folder / name)
 
@@ -148,8 +149,8 @@ def _keep(registry: Registry, runs: Sequence[str], say: Any) -> list[TunedEntry]
     if others := len(found.entries) - len(of_arch):
         left_out[f"not of {registry.arch}"] = others
     print(
-        f"{len(of_arch)} tuned results from records"
-        + "".join(f"; {count} problems {reason}" for reason, count in sorted(left_out.items()))
+        f"{count(len(of_arch), 'tuned result')} from records"
+        + "".join(f"; {count(number, 'problem')} {reason}" for reason, number in sorted(left_out.items()))
         + f": {registry.tuned.path}",
         file=say,
     )

@@ -12,6 +12,7 @@ import pandas as pd
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.problem import problem_from_id
+from tile_oracle.terminal.counts import count as count
 
 DETAIL_CHARACTERS = 160
 LONGEST = 2000
@@ -91,11 +92,6 @@ def moment(text: str) -> str:
         return text if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):
         return text
-
-
-def count(number: int, noun: str) -> str:
-    """1 problem, 2 problems, 90,000 pairs."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -123,7 +123,7 @@ def test_a_folder_runs_where_triton_is_not(copy_file: Path, tmp_path: Path) -> N
     command += ["--kernels", str(copy_file), "--build-dir", str(tmp_path / "cache")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 kernels built (1 compiled, 0 from the cache), 0 failed" in done.stdout
+    assert "1 kernel built (1 compiled, 0 from the cache), 0 failed" in done.stdout
     copy_file.unlink()
     assert len(PrebuiltFolder(folder).entries) == 2, "the kernel, and the harness's own device code"
     code = (
