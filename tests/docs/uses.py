@@ -182,7 +182,7 @@ def resumed(column: Column) -> None:
 
 
 def cold_start(column: Column) -> None:
-    words = ("--target", "cpu", "--kernel-set", "tiny", "--budget", "3s", "--quiet")
+    words = ("--target", "cpu", "--kernel-set", "tiny", "--budget", "10m", "--quiet")
     command("tune", "--problem-set", _SET, *words)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from tests.exploration.exhaustive import Exhaustive
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
+from tile_oracle.exploration import tune_rounds
 from tile_oracle.exploration.cold_start import OPENING, one_operation, transferable
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.dataset import load_records
@@ -100,10 +103,13 @@ def test_on_a_device_rounds_are_sessions_that_record_and_a_stopped_one_goes_on(
         "--run-name=new",
     ]
     asked += ["--toolchain", "ziglang", "--tuned", str(tmp_path / "tuned"), "--json"]
-    assert main([*asked, "--budget", "1s"]) == 0  # a round that has begun a problem finishes it
+    with monkeypatch.context() as patch:
+        minutes = SimpleNamespace(monotonic=count(0, 700).__next__)  # a round takes longer than the budget
+        patch.setattr(tune_rounds, "time", minutes)
+        assert main([*asked, "--budget", "10m"]) == 0
     first = json.loads(capsys.readouterr().out)["curve"]
     assert [one["name"] for one in first] == ["round-01"]
-    assert main([*asked, "--budget", "10m"]) == 0
+    assert main([*asked, "--budget", "10h"]) == 0
     shown = capsys.readouterr()
     curve = json.loads(shown.out)["curve"]
     assert curve[0]["name"] == "round-01"
