@@ -182,7 +182,7 @@ def resumed(column: Column) -> None:
 
 
 def cold_start(column: Column) -> None:
-    words = ("--target", "cpu", "--kernel-set", "tiny", "--budget", "10m", "--quiet")
+    words = ("--target", "cpu", "--kernel-set", "tiny", "--budget", "30s", "--quiet")
     command("tune", "--problem-set", _SET, *words)
 
 
