@@ -146,8 +146,8 @@ def _exchange(lines: Lines, at: int, draw: random.Random) -> Lines:
     plain = all(one.writes and not (one.memory or one.loads or one.matrix or one.leaves) for one in both)
     if not plain or first[1] & (second[0] | second[1]) or first[0] & second[1]:
         return lines
-    # Wait states are counted by neighbours, so two no-ops stand behind.
-    return [*lines[:at], lines[at + 1], lines[at], "\ts_nop 7", *lines[at + 2 :]]
+    # Wait states are counted by neighbours, of which each of the two has new ones.
+    return [*lines[:at], "\ts_nop 7", lines[at + 1], lines[at], "\ts_nop 7", *lines[at + 2 :]]
 
 
 _REWRITINGS: tuple[tuple[Callable[[str], bool], Callable[[Lines, int, random.Random], Lines]], ...] = (
