@@ -51,6 +51,11 @@ DENIALS = [
     ({"is_valid": False}, "wrong"),
     ({"is_valid": True, "error": "verification failed"}, "wrong"),
     ({"failed": 1}, "wrong"),
+    ({"mismatches": 37}, "wrong"),
+    ({"timed_out": True}, "wrong"),
+    ({"Result of the day": " Incorrect"}, "wrong"),
+    ({"card": "MI300X"}, "card states another architecture"),
+    ({"Ran on": "NVIDIA H100 80GB HBM3"}, "ran on states another architecture"),
     ({"status": "TIMEOUT"}, "timeout"),
     ({"status": "compile error"}, "build_error"),
     ({"status": "so-so"}, "the status is unknown"),
@@ -109,12 +114,21 @@ AFFIRMED = {
 }  # fmt: skip
 
 
+def test_the_mark_that_spreadsheets_begin_with_is_no_part_of_a_name(tmp_path: Path) -> None:
+    path = table(tmp_path, ROW)
+    path.write_text("\ufeff" + path.read_text())
+    assert import_file(path, "gfx950").summary.ok == 1
+
+
+UNKNOWN = {"weather": "fine; once it failed", "card": "MI355X", "cpu": "AMD EPYC 9654", "tile": "a16w16"}
+
+
 @pytest.mark.parametrize("make", [table, document])
 def test_what_agrees_is_ok_and_other_fields_are_listed(tmp_path: Path, make: Any) -> None:
-    found = import_file(make(tmp_path, {**ROW, **AFFIRMED, "Weather": "fine"}, OTHER), "gfx950")
+    found = import_file(make(tmp_path, {**ROW, **AFFIRMED, **UNKNOWN}, OTHER), "gfx950")
     assert found.summary.ok == 2
-    assert found.summary.unknown == {"weather"}
-    assert "unknown fields, not read: weather" in str(found.summary)
+    assert found.summary.unknown == set(UNKNOWN)
+    assert "unknown fields, not read: card, cpu, tile, weather" in str(found.summary)
 
 
 @pytest.mark.parametrize(

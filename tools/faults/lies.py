@@ -88,7 +88,9 @@ GUARDS: Statements = {
     **dict.fromkeys(("error", "error_message", "exception"), _ERRORS),
     **dict.fromkeys(("max_rel", "max_rel_err", "err_ratio"), _error),
     **dict.fromkeys(("arch", "gfx", "gpu_arch", "gfx_id"), _ARCHS),
-    **dict.fromkeys(("gpu_name", "device_name"), _DEVICES),
+    **dict.fromkeys(("gpu_name", "device_name", "card"), _DEVICES),
+    **dict.fromkeys(("outcome", "verdict of the day"), ("FAIL", "incorrect", "mismatch", "failed")),
+    **dict.fromkeys(("mismatches", "timed_out"), (1, 37, "yes")),
     **dict.fromkeys(("dtype", "datatype", "data_type"), _DTYPES),
     "layout": ("rrr", "crr", "NCHW", "rcrr", "nchw", "blocked"),
     **dict.fromkeys(

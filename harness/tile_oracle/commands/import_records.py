@@ -28,8 +28,8 @@ examples:
 
 A row has a kernel's name (kernel, kernel_name or name), the dimensions of its problem (N C K Hi Wi Y X, or
 M N K) and latency_ms (or latency_us, time(ns), ...). All that it states besides must hold: its status,
-device, types, layouts, throughput. Fields that no format knows are listed. One call imports one operation,
-of a file of several that of most rows, or --op.
+device, types, layouts, throughput. Fields that no format knows are listed; another device or a failure
+that they state counts. One call imports one operation, of a file of several that of most rows, or --op.
 Files of other programs are recognized; docs/formats.md lists all formats.
 """
 

@@ -3,7 +3,7 @@
 A format declares every column or key that it knows as a `Field`. A field becomes a column of the records, in
 their unit, or it is compared with what the row must be: verified, of this architecture, type, layout, batch.
 A row that a field denies is refused, or gets another status than ok. Names that no format declares are
-listed in the summary.
+listed in the summary; a value of theirs that is a verdict or a device all the same counts as one.
 """
 
 from __future__ import annotations
@@ -91,6 +91,14 @@ _PRODUCTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )  # fmt: skip
 """Products, and the architectures that they are of."""
+_DEVICE = re.compile(
+    r"(?:amd|nvidia|instinct|radeon|geforce) .+|mi-?[0-9]{3}[ax]?|[ah][0-9]00"
+    r"|gfx[0-9a-f]{3,4}(?::.+)?|sm_?[0-9]{2,3}"
+)
+"""A text that is the name of a device or an architecture, and of nothing else."""
+_VERDICTS = frozenset(
+    {"fail", "failed", "failure", "wrong", "incorrect", "mismatch", "invalid", "bad", "crashed"}
+)
 _ARCH = re.compile(r"gfx[0-9a-f]{3,4}|(?:sm|compute)_?[0-9]{2,3}")
 
 
@@ -135,6 +143,17 @@ def _states_arch(text: str, arch: str) -> bool:
     return arch_named(text) == arch or text == load_arch(arch).family
 
 
+def speaks(text: str) -> bool:
+    """Returns whether a text is a verdict or the name of a device, whatever it is the value of."""
+    return text in _VERDICTS or _DEVICE.fullmatch(text) is not None
+
+
+def _may_be_beside(text: str, arch: str) -> bool:
+    """Returns whether a text is no device's name, or that of an architecture, or of its host's processor."""
+    stated = arch_named(text) if _DEVICE.fullmatch(text) else ""
+    return arch == "cpu" or stated in ("", "cpu", arch)
+
+
 def same_dtype(text: str, problem: Any) -> bool:
     """Returns whether a text names the data type of the operands."""
     return dtype_named(text) == str(problem.dtype)
@@ -159,6 +178,7 @@ def _denial(holds: Holds, why: str) -> Field:
     return Field(holds=holds, why=why, status="wrong")
 
 
+_FAILED = "says that the run failed"
 ANOTHER = "says that it is another operation"
 MORE = "says that more than the operation is done"
 
@@ -203,9 +223,14 @@ FIELDS: Mapping[str, Field] = {
          "passed", "pass", "success", "correctness", "verification_passed"),
         _denial(is_true, "says that the result is not right"),
     ),
-    **dict.fromkeys(("invalid", "failed", "is_wrong"), _denial(is_false, "says that the run failed")),
     **dict.fromkeys(
-        ("error", "errors", "error_message", "err", "exception", "failure", "skip_reason", "invalid_reason"),
+        ("invalid", "failed", "is_wrong", "skipped", "timed_out", "crashed", "mismatches", "num_mismatches",
+         "num_errors", "error_count"),
+        _denial(is_false, _FAILED),
+    ),
+    **dict.fromkeys(
+        ("error", "errors", "error_message", "err", "exception", "failure", "skip_reason", "invalid_reason",
+         "compile_error", "build_error", "runtime_error"),
         _denial(one_of(*NOTHING, "ok", "success", "no error", "hipsuccess"), "states an error"),
     ),
     **dict.fromkeys(
@@ -227,6 +252,11 @@ FIELDS: Mapping[str, Field] = {
     ),
 }  # fmt: skip
 """The fields that mean the same for every operation, by their names in lower case."""
+UNDECLARED = (
+    Field(holds=_may_be_beside, of="arch", why="states another architecture"),
+    _denial(lambda text, _: text not in _VERDICTS, _FAILED),
+)
+"""What no value may say, whatever its name is."""
 KERNEL_COLUMNS = tuple(name for name, one in FIELDS.items() if one.fills == "kernel")
 
 

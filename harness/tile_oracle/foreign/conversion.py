@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tile_oracle.arch.time_bound import Limits, gpu_limits
 from tile_oracle.errors import KernelError, ProblemError, RecordError
-from tile_oracle.foreign.contract import REFUSED, UNITS_MS, Field, number_of, status_named
+from tile_oracle.foreign.contract import REFUSED, UNDECLARED, UNITS_MS, Field, number_of, status_named
 from tile_oracle.foreign.dialect import Dialect, of_another
 from tile_oracle.foreign.fused import fused_kernel
 from tile_oracle.foreign.summary import Imported, ImportSummary
@@ -151,16 +151,18 @@ class _Rows:
         return f"row {place + 1}: " + (error or ", ".join(said))
 
     def judge(self, arch: str) -> None:
-        """Compares every declared field with what its row must be."""
-        for column, field in self.known.items():
-            if field.holds is None:
-                continue
-            bad = self._denied(column, field, arch)
-            reason = f"{column.rstrip('~')} {field.why}"
-            if field.status == REFUSED:
-                self.refuse(reason, bad, column)
-            else:
-                self.becomes(field.status, reason, bad, column)
+        """Compares every field with what its row must be."""
+        for name in map(str, self.rows):
+            says = () if pd.api.types.is_numeric_dtype(self.rows[name]) else UNDECLARED
+            for field in (self.known[name],) if name in self.known else says:
+                if field.holds is None:
+                    continue
+                bad = self._denied(name, field, arch)
+                reason = f"{name.rstrip('~')} {field.why}"
+                if field.status == REFUSED:
+                    self.refuse(reason, bad, name)
+                else:
+                    self.becomes(field.status, reason, bad, name)
 
     def _denied(self, column: str, field: Field, arch: str) -> Mask:
         asked = np.flatnonzero(self.keep & self.stated(column))
@@ -218,7 +220,7 @@ class _Rows:
             rows = named[found]
             sizes = {name: float(v) for name, v in zip(names, key[2:], strict=True) if v != _UNSTATED}
             if any(size != np.floor(size) or abs(size) > 2**40 for size in sizes.values()):
-                self.refuse("a dimension is not an integer", self._at(rows), error=str(sizes))
+                self.refuse("a dimension is not an integer", self._at(rows))
                 continue
             try:
                 whole = {name: int(size) for name, size in sizes.items()}

@@ -85,6 +85,10 @@ class Dialect:
         """Name in lower case -> what it means."""
         return {**FIELDS, **self.own, **{name.lower(): Field(name) for name in self.numbers}}
 
+    def field(self, column: str) -> Field:
+        """Returns what a column means; what a row states twice has columns that end in ~."""
+        return self.fields.get(column.rstrip("~"), UNUSED)
+
     @cached_property
     def dimension(self) -> re.Pattern[str]:
         """A dimension and its value in a log: M = 16, or M: 16."""
@@ -182,8 +186,10 @@ GEMM_FIELDS: Mapping[str, Field] = MappingProxyType(
             ("dtype", "datatype", "data_type", "precision", "q_dtype_a", "q_dtype_w", "in_dtype"),
             _of_problem(same_dtype),
         ),
-        **dict.fromkeys(("out_dtype", "outdtype", "d_type", "dtype_d"), _dtype(2)),
-        **dict.fromkeys(("dtype_acc", "acc_type"), _of_problem(lambda text, _: dtype_named(text) == "fp32")),
+        **dict.fromkeys(("out_dtype", "outdtype", "d_type", "dtype_d", "dtype_out"), _dtype(2)),
+        **dict.fromkeys(
+            ("dtype_acc", "acc_type", "acc_dtype"), _of_problem(lambda text, _: dtype_named(text) == "fp32")
+        ),
         "layout": _of_problem(lambda text, one: text == one.layout),
         **dict.fromkeys(("op", "op_type", "operation"), _only(one_of("gemm", "gemm_universal"))),
         **dict.fromkeys(("splitk", "k_batch", "ksplit"), Field("split_k")),

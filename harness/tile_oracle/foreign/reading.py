@@ -17,6 +17,7 @@ import pyarrow as pa
 from tile_oracle.errors import RecordError
 from tile_oracle.files.table_file import read_parquet
 from tile_oracle.files.user_file import read_bytes
+from tile_oracle.foreign.contract import speaks
 from tile_oracle.foreign.dialect import KERNEL_WORD, Dialect, of_another, op_of_name
 from tile_oracle.foreign.summary import ImportSummary, plain_name
 
@@ -30,7 +31,8 @@ _MOST_UNKNOWN = 1000
 
 def text_of(path: Path) -> str:
     """Returns the text of a file. Raises RecordError."""
-    return _bytes_of(path).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    text = _bytes_of(path).decode("utf-8", errors="replace")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")  # spreadsheets begin with the mark
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -144,10 +146,9 @@ def _measurements(
     elif isinstance(value, dict):
         here = dict(around)
         own = _stated(value, here, dialect, summary)
-        fields = [dialect.fields[name.rstrip("~")] for name in here]
-        filled = {field.fills for field in fields}
+        filled = {dialect.field(name).fills for name in here}
         complete = "kernel" in filled and all(name in filled for name in dialect.required)
-        timed = {name for name in here if dialect.fields[name.rstrip("~")].fills in _LATENCIES}
+        timed = {name for name in here if dialect.field(name).fills in _LATENCIES}
         op = op_of_name(str(here.get("kernel", "")))
         if timed and op not in ("", dialect.op):
             summary.refuse(of_another(op), json.dumps(value)[:200])
@@ -166,7 +167,7 @@ def _measurements(
             return
         if timed and "kernel" in filled:
             summary.refuse("a latency without its kernel's dimensions", json.dumps(value)[:200])
-        elif complete and any(dialect.fields[name.rstrip("~")].status == "wrong" for name in own):
+        elif complete and any(dialect.field(name).status == "wrong" for name in own):
             yield here
 
 
@@ -185,11 +186,12 @@ def _stated(
     for source in (value, *(v for v in value.values() if isinstance(v, dict))):
         for key, item in source.items():
             name = plain_name(str(key)).strip().lower()
-            field = dialect.fields.get(name)
-            if field is None:
+            field = dialect.field(name)
+            if name not in dialect.fields:
                 if not isinstance(item, list | dict | None) and len(summary.unknown) < _MOST_UNKNOWN:
                     summary.unknown.add(name[:60])
-                continue
+                if not isinstance(item, str) or not speaks(item.strip().lower()):
+                    continue
             if item is None or (isinstance(item, list | dict) and not (item and field.status == "wrong")):
                 continue
             if isinstance(item, dict) and any(str(inner).strip().lower() in dialect.fields for inner in item):
