@@ -305,9 +305,10 @@ def run(count: int, seed: int, texts: Sequence[tuple[str, str]] = ()) -> Outcome
     ways = [sorted(set(range(WAYS)) - set(broken_ways(text, range(WAYS)))) for _, text in texts]
     for number in range(count):
         place = number % len(texts)
-        name, text = texts[place]
+        name, _ = texts[place]
         if number % REWRITINGS == 0:
-            text = rewritten(texts[draw.randrange(len(texts))][1], draw)
+            name, text = draw.choice(texts)
+            text = rewritten(text, draw)
             said = _said(text)
             counts["right rewritings: " + said] += 1
             if said == "found":
