@@ -37,8 +37,9 @@ _STORED = "<f2"
 _MOST_WEIGHTS = 1 << 24
 _ROWS_AT_ONCE = 4096
 """Rows whose hidden units are computed together: those of a large replay would take hundreds of megabytes."""
-_STRETCHES = 256
-"""Of the line along which gradients are integrated: a gradient jumps where a hidden unit passes 0."""
+_STRETCHES, _AT_ONCE = 256, 32
+"""Of the line along which gradients are integrated: a gradient jumps where a hidden unit passes 0. The
+second: how many are computed together, because products of few rows take far longer a row."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +218,12 @@ class NetworkMember:
             start = numbers[:count] @ weights + of_kernel[kernel[:count]]
             change = of_kernel[kernel[count:]] - of_kernel[kernel[:count]]
             whole, mean = step @ weights + change, np.zeros_like(change)
-            for stretch in range(_STRETCHES):
-                mean += _slope(network, start + (stretch + 0.5) / _STRETCHES * whole)
+            for begin in range(0, _STRETCHES, _AT_ONCE):
+                middles = (np.arange(begin, begin + _AT_ONCE) + 0.5) / _STRETCHES
+                points = start + middles[:, None, None] * whole
+                slopes = _slope(network, points.reshape(-1, points.shape[-1])).reshape(points.shape)
+                for slope in slopes:  # in order: sums of all at once end in other digits
+                    mean += slope
             mean /= _STRETCHES * len(self.networks)
             by_number += step * (mean @ weights.T)
             by_kernel += (mean * change).sum(axis=1)
@@ -315,5 +320,5 @@ def _slope(network: Network, first: Array) -> Array:
         sums.append(values)
     slope = np.ones_like(sums[-1])
     for layer, at in zip(reversed(network[1:]), reversed(sums[:-1]), strict=True):
-        slope = (slope @ layer.weights.T) * np.where(at > 0, 1.0, LEAK)
+        slope = (slope @ layer.weights.T) * np.maximum(at > 0, LEAK)
     return np.asarray(slope)
