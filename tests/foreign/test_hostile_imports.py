@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tile_oracle.errors import RecordError
@@ -63,6 +65,13 @@ def test_parameters_of_a_tuner_that_are_not_utf8(tmp_path: Path) -> None:
     found = import_file(tmp_path / "k.json", "gfx950")
     assert list(found.records["status"]) == ["ok"]
     assert found.summary.unknown == {"\\ud800"}
+
+
+def test_texts_of_parquet_that_are_not_utf8(tmp_path: Path) -> None:
+    damaged = pa.array([b"\xdf"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"kernel": damaged, "latency_ms": [0.5]}), tmp_path / "a.parquet")
+    with pytest.raises(RecordError, match=r"cannot be read: .*Invalid UTF8"):
+        import_file(tmp_path / "a.parquet", "gfx950")
 
 
 def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:

@@ -45,8 +45,10 @@ def _bytes_of(path: Path) -> bytes:
 def parquet_rows(path: Path) -> pd.DataFrame:
     """Returns the rows of a parquet file. Raises RecordError."""
     try:
-        return read_parquet(io.BytesIO(_bytes_of(path))).to_pandas()
-    except (OSError, pa.ArrowException) as error:
+        table = read_parquet(io.BytesIO(_bytes_of(path)))
+        table.validate(full=True)  # texts that are not UTF-8
+        return table.to_pandas()
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 
 
