@@ -138,7 +138,7 @@ def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path)
     evaluation = evaluate("x", records, rank_recorded(picker_for(str(predictor.folder), records), records)[0])
     assert evaluation.headlines["mean"].value > 97
     assert {"tiny M", "small M", "medium M", "large M", "rcr", "rrr", "oracle mem"} & set(
-        evaluation.slices["slice"]
+        evaluation.report.slices["slice"]
     ) >= {"tiny M", "large M", "rcr", "rrr"}
     found = {
         layout: models_for(Kind.of("gemm", dtype="bf16", layout=layout), "gfx950", [tmp_path]).folder
