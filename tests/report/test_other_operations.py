@@ -26,7 +26,16 @@ ATTENTION = [
 ]
 GEMM = [("tiles", {"BLOCK_M": m, "BLOCK_N": n}) for m, n in itertools.product((16, 64, 128), (64, 128))]
 PEAK_TFLOPS, BYTES_PER_MS = 600.0, 3.5e9
-SETS = {"attention": ("attention_validation", ATTENTION), "gemm": ("gemm_validation", GEMM)}
+# Of each operation: a set, kernels, some of its slices, and the limits of its roofline.
+BF16 = ("the peak of sm_90 for bf16", "limit: 1,071 TFLOPS, 4,800 GB/s")
+SETS = {
+    "attention": ("attention_validation", ATTENTION, {"decode", "causal", "grouped"}, BF16),
+    "gemm": ("gemm_validation", GEMM, {"rcr"}, BF16),
+    "scaled_gemm": (
+        *("scaled_gemm_validation", GEMM, {"deep"}),
+        ("the peak of sm_90 for fp8_e4m3", "limit: 2,141 TFLOPS, 4,800 GB/s"),
+    ),
+}
 WORDS_OF_CONVOLUTIONS = re.compile(r"\b(conv|pixel|1x1|3x3|dilated|depthwise|NHWC)", re.IGNORECASE)
 
 
@@ -71,7 +80,7 @@ def words(page: str) -> str:
 
 @pytest.mark.parametrize("op", SETS)
 def test_the_report_speaks_of_the_operation_at_hand(op: str) -> None:
-    name, pool = SETS[op]
+    name, pool, slices, (peak, limit) = SETS[op]
     data = a_session(load_problem_set(name).problems[:40], pool)
     page = report_html(data)
     shown = words(page)
@@ -79,12 +88,11 @@ def test_the_report_speaks_of_the_operation_at_hand(op: str) -> None:
     assert "nan" not in shown.split()
     for function, _ in pool:
         assert f"triton.{function}" in shown
-    kinds = set(data.slices["slice"])
-    assert kinds >= ({"decode", "causal", "grouped"} if op == "attention" else {"rcr"})
+    assert set(data.slices["slice"]) >= slices
     for heading in ("Roofline of the oracles", "Problems, most lost time first"):
         assert heading in shown
-    assert "the peak of sm_90 for bf16" in shown
-    assert "limit: 1,071 TFLOPS, 4,800 GB/s" in page
+    assert peak in shown
+    assert limit in page
     drill = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     assert len(drill["problems"]) == 40
     assert {facts[0] for facts in drill["facts"]} == {"triton"}

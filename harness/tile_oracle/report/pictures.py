@@ -58,7 +58,8 @@ def limits(data: ReportData) -> tuple[float, float] | str:
     if peak is None or selection.empty:
         return f"No roofline: the peaks of {words.one_line(name) or 'this device'} are not known."
     hardware, dtype = load_arch(name).hardware, str(selection["dtype"].iloc[0])
-    each = peak.flops_a_cu_and_clock.get(dtype)
+    # The table has a rate for all formats of as many bits: fp8 is that of e4m3 and of e5m2.
+    each = peak.flops_a_cu_and_clock.get(dtype.partition("_")[0])
     if each is None:
         return f"No roofline: the peak of {name} for {words.one_line(dtype)} is not known."
     return each * hardware.num_cus * hardware.max_clock_mhz * 1e6 / 1e12, float(peak.memory_gb_s)
