@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
-from tests.measured_tables import GFX950
+from tests.measured_tables import gfx950_file
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
@@ -24,16 +24,9 @@ from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.training_rows import training_rows
 
 
-def public(name: str) -> Path:
-    path = GFX950 / name
-    if not path.is_file():
-        pytest.skip(f"the public gfx950 measurements are not at hand ({name})")
-    return path
-
-
 def test_import_10000_csv_rows(benchmark: Any, tmp_path: Path) -> None:
     """Limit: 2 s."""
-    rows = pd.read_csv(public("training_data_forward_bf16_20.csv"), dtype=str)
+    rows = pd.read_csv(gfx950_file("training_data_forward_bf16_20.csv"), dtype=str)
     many = pd.concat([rows.assign(N=str(int(step))) for step in range(1, 4)], ignore_index=True).head(10000)
     path = tmp_path / "many.csv"
     many.drop(columns=["tflops", "non_zero"]).to_csv(path, index=False)
@@ -58,7 +51,7 @@ def test_features_of_100000_pairs(benchmark: Any, schema: str) -> None:
 @pytest.mark.parametrize("recipe", ["physical", "published"])
 def test_training_on_the_public_file(benchmark: Any, recipe: str) -> None:
     """Limit: 30 s."""
-    records = import_file(public("training_data_forward_bf16_20.csv"), "gfx950", True).records
+    records = import_file(gfx950_file("training_data_forward_bf16_20.csv"), "gfx950", True).records
     rows = training_rows(records).table
     benchmark.pedantic(fit, (recipe_named(recipe), rows, "gfx950", Effort(0, 1)), rounds=1)
     assert benchmark.stats.stats.median < 30.0

@@ -16,6 +16,7 @@ from tile_oracle.session.items import FIXTURES, pair_of_item, params_of
 from tile_oracle.session.pytest_private import fixture_definitions
 from tile_oracle.session.state import SessionState
 from tile_oracle.session.suite_names import SUITE_ID
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.plain_text import as_text
 
 if TYPE_CHECKING:
@@ -156,12 +157,12 @@ class RunningHooks:
 
     def pytest_report_header(self) -> list[str]:
         session, plan = self.session, self.session.plan
-        kernels = len(plan.all_kernels)
-        sets = ", ".join(f"{part.name} ({len(part.problems)} problems)" for part in plan.sets)
-        listed = "" if plan.listed_count is None else f", {plan.listed_count} of them listed in --pairs"
+        kernels = count(len(plan.all_kernels), "kernel")
+        sets = ", ".join(f"{part.name} ({count(len(part.problems), 'problem')})" for part in plan.sets)
+        listed = "" if plan.listed_count is None else f", {plan.listed_count:,} of them listed in --pairs"
         lines = [
-            f"tile-oracle: {sets} x {session.options.pool_name} ({kernels} kernels) = "
-            f"{plan.pair_count} pairs{listed}",
+            f"tile-oracle: {sets} x {session.options.pool_name} ({kernels}) = "
+            f"{count(plan.pair_count, 'pair')}{listed}",
             *session.header(),
             *session.forecast(),
         ]
