@@ -43,11 +43,16 @@ def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind
         sweep = open_supervisor(settings=settings).sweep(PROBLEM, [*near, far], picks=picks)
         return {m.kernel.name for m in sweep if m.round == ROUND_FINAL}
 
-    assert len(measured_again()) < len(near)
-    # Other work on this machine can also slow a kernel of microseconds down, but not three times in a row.
-    tries = [measured_again(*near, far) for _ in range(3)]
-    assert {kernel.name for kernel in near} in tries
-    assert not any(far.name in names for names in tries)
+    # Other work on this machine can slow a kernel of microseconds down, or make its time so uncertain that it
+    # leads, too, but not ten times in a row.
+    assert any(len(measured_again()) < len(near) for _ in range(10))
+    for _ in range(10):
+        names = measured_again(*near, far)
+        assert far.name not in names
+        if names == {kernel.name for kernel in near}:
+            break
+    else:
+        pytest.fail(f"picks near the leaders were not measured again: {sorted(names)} alone were")
 
 
 @pytest.mark.slow
