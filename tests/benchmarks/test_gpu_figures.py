@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import make_kit, run
+from benchmarks.gpu import alternatives, make_kit, run
 from benchmarks.gpu.figures import agreement, best_over_median, geometric_mean, numerics, oracles, throughput
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.arch import load_arch
@@ -163,3 +163,25 @@ def test_a_step_runs_from_a_kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "argv", ["run.py", str(kit), "numerics"])
     assert run.main() == 0
     assert '"pairs": 16' in (tmp_path / "out" / "figures.json").read_text()
+
+
+def test_alternatives_are_compared_with_our_pick_where_both_have_a_time() -> None:
+    rows = [
+        {"problem": "a", alternatives.PICK: 2.0, "leader 0": 1.0, alternatives.EAGER: 4.0},
+        {"problem": "b", alternatives.PICK: 2.0, "leader 0": 4.0, alternatives.EAGER: 1.0},
+        {"problem": "c", alternatives.PICK: 2.0, "leader 0": 2.0},
+    ]
+    found = alternatives.summary(alternatives.with_best(rows), {}, frame([])["latency_ms"])
+    assert found["problems"].tolist() == [3, 3, 2]
+    assert found.set_index("contender")["time"].to_dict() == {
+        alternatives.PICK: 1.0,
+        alternatives.BEST: pytest.approx(0.5 ** (1 / 3), abs=1e-3),
+        alternatives.EAGER: 1.0,
+    }
+    assert found["faster"].tolist() == [0.0, pytest.approx(33.3), 50.0]
+
+
+def test_a_longer_sample_begins_with_the_shorter_one() -> None:
+    longer = alternatives.sample("forward_smoke", 8, 1)
+    assert alternatives.sample("forward_smoke", 3, 1) == longer[:3]
+    assert all(problem.ndim == 2 for problem in longer)
