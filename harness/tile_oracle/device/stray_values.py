@@ -10,7 +10,8 @@ import numpy.typing as npt
 from tile_oracle.problem.number_formats import numbers
 
 POISON_BYTE = 0xFF
-"""Fills outputs before a run. Every dtype reads it as NaN, and no kernel writes exactly it by accident."""
+"""Fills outputs before a run. All dtypes but fp4 (e2m1 has no NaN) read it as NaN, and no kernel
+writes exactly it by accident."""
 
 
 def poison(bits_type: np.dtype[Any]) -> Any:

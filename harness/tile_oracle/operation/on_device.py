@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from tile_oracle.device.cpu_data import CpuData
     from tile_oracle.device.factors import FactorAxes
     from tile_oracle.device.guarded_memory import GuardedBuffer
-    from tile_oracle.device.product_check import Vector
     from tile_oracle.device.reference import Integers
-    from tile_oracle.problem.number_formats import Array
 
 
 class OnDevice(Protocol):
@@ -57,20 +55,6 @@ class SumsOfProducts(OnDevice, Protocol):
 
     def exact_output(self, problem: Any, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
         """Returns the whole output. It is exact because all sums stay below 2^24."""
-
-    def exact_values(
-        self, problem: Any, first: Integers, second: Integers, points: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
-        """Single output values, exact in float64, computed by the definition of the operation."""
-
-    def weighted(self, problem: Any, out: Array, weights: Vector) -> Vector:
-        """Returns a result times the weights of its columns."""
-
-    def first_of_row(self, problem: Any, row: int) -> int:
-        """Returns the flat index of the first value of a row of `weighted`."""
-
-    def weighted_product(self, problem: Any, first: Integers, second: Integers, weights: Vector) -> Vector:
-        """Returns the value of `weighted` for the correct result."""
 
 
 def sums_of_products(op: str) -> SumsOfProducts:

@@ -82,8 +82,8 @@ _TAIL = (
     Column(
         "check",
         pa.string(),
-        "full: every value compared; product: every value, by products with random integers; "
-        "spot (older records): check_points values; none: not reached",
+        "full: every value compared; of older records also product (every value, by products with random "
+        "integers) and spot (check_points values); none: not reached",
     ),
     Column("check_points", pa.int64(), "output values compared with the exact result"),
     Column("busy_ms", pa.float64(), "warm-up and timed runs together, by the device's own clock"),

@@ -11,15 +11,10 @@ from tile_oracle.device.check_data import Axis, Columns
 from tile_oracle.device.cpu_data import ProblemData
 from tile_oracle.device.factors import Axes, FactorAxes
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.device.reference import Integers
 from tile_oracle.operations.gemm.pointwise import operands_swapped, pointwise_conv
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv import on_device as convolution
-from tile_oracle.problem.number_formats import Array
-
-_BLOCK = 1 << 20
-"""Products computed at a time."""
 
 
 def cpu_data(problem: GemmProblem, seed: int) -> ProblemData:
@@ -77,37 +72,3 @@ def _matrices(problem: GemmProblem, first: Integers, second: Integers) -> tuple[
     a = first if problem.layout[0] == "r" else first.T
     b = second if problem.layout[1] == "r" else second.T
     return a, b
-
-
-def exact_values(
-    problem: GemmProblem,
-    first: Integers,
-    second: Integers,
-    points: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float64]:
-    """Single output values, exact in float64, computed by the definition of the operation."""
-    a, b = _matrices(problem, first, second)
-    rows, columns = np.divmod(points, problem.N)
-    total = np.empty(len(points))
-    at_once = max(1, _BLOCK // problem.K)
-    for start in range(0, len(points), at_once):
-        part = slice(start, start + at_once)
-        products = a[rows[part]].astype(np.float64) * b[:, columns[part]].T
-        total[part] = products.sum(axis=1)
-    return total
-
-
-def weighted(problem: GemmProblem, out: Array, weights: Vector) -> Vector:
-    """C times the weights of its columns."""
-    return weighted_rows(out, problem.result_dtype, weights)
-
-
-def first_of_row(problem: GemmProblem, row: int) -> int:
-    """Returns the flat index of the first value of a row of C."""
-    return row * problem.N
-
-
-def weighted_product(problem: GemmProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
-    """Returns the value of `weighted` for the correct result: A (B r)."""
-    a, b = _matrices(problem, first, second)
-    return times(a, times(b, weights))
