@@ -102,7 +102,6 @@ MUTANTS = (
         change(r"ds_read_b128", 1, r"v\[\d+:\d+\]", "v[2:5]"),
     ),
     Mutant("gemm", "LDS allocated too small", change("group_segment_fixed_size", 0, r"\d+$", "16384")),
-    Mutant("gemm", "arguments' size too small", change("amdhsa_kernarg_size", 0, r"\d+$", "40")),
     Mutant(
         "async",
         "wait for copies to LDS dropped",

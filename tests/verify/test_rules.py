@@ -240,12 +240,6 @@ def test_accesses_to_lds_at_constant_addresses() -> None:
     assert rules("ds_read2st64_b64 v[4:7], v1 offset1:8\ns_waitcnt lgkmcnt(0)") == ["lds-bounds"]
 
 
-def test_kernel_arguments() -> None:
-    assert rules("s_load_dwordx4 s[4:7], s[0:1], 0x20") == []
-    assert rules("s_load_dwordx4 s[4:7], s[0:1], 0x24") == ["kernarg-bounds"]
-    assert rules("s_mov_b64 s[8:9], s[0:1]\ns_load_dwordx8 s[16:23], s[8:9], 0x20") == ["kernarg-bounds"]
-
-
 def test_a_disassembly_reads_like_the_assembly() -> None:
     """As llvm-objdump writes it; a branch gives its offset in words."""
     text = """\

@@ -114,10 +114,9 @@ def _about(one: Verified, details: bool) -> list[str]:
 
 
 def file_lines(one: Verified) -> list[str]:
-    """Returns the full report on a file: its functions, the resources they use, every finding."""
+    """Returns the full report on a file: its functions, every finding."""
     assert one.report is not None
     lines = []
     for function in one.report.functions:
         lines.append(f"{function.name}: {function.instructions:,} instructions in {function.blocks:,} blocks")
-        lines += [f"  {note}" for note in function.notes]
     return [*lines, *verified_lines([one], details=True)]

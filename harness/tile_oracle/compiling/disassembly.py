@@ -31,16 +31,6 @@ _HOW_ARCHIVE = (
     "; kernels in Triton need no disassembler when they are verified from their file: "
     "tile-oracle pool list --kernels FILE --arch {arch} --verify"
 )
-_DESCRIPTOR = "<3I44xH"
-"""The start of a kernel descriptor: `_SIZES`, and at byte 56 the code properties."""
-_SIZES = ("group_segment_fixed_size", "private_segment_fixed_size", "kernarg_size")
-_USER_REGISTERS = (
-    "user_sgpr_private_segment_buffer",
-    "user_sgpr_dispatch_ptr",
-    "user_sgpr_queue_ptr",
-    "user_sgpr_kernarg_segment_ptr",
-)
-"""Bits of a kernel descriptor's code properties, lowest first."""
 
 
 def read_assembly(path: Path) -> Assembly:
@@ -149,7 +139,5 @@ def _descriptors(data: bytes) -> Iterator[tuple[str, dict[str, int]]]:
             and symbol.size == _DESCRIPTOR_BYTES
             and symbol.section < len(elf.sections)
         ):
-            *sizes, properties = struct.unpack_from(_DESCRIPTOR, elf.symbol_bytes(symbol))
-            settings = dict(zip(_SIZES, sizes, strict=True))
-            settings |= {key: properties >> bit & 1 for bit, key in enumerate(_USER_REGISTERS)}
-            yield symbol.name.removesuffix(".kd"), settings
+            (lds_bytes,) = struct.unpack_from("<I", elf.symbol_bytes(symbol))
+            yield symbol.name.removesuffix(".kd"), {"group_segment_fixed_size": lds_bytes}

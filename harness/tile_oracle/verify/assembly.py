@@ -50,7 +50,6 @@ class Function:
     labels: dict[str, int] = field(default_factory=dict)
     without_value: dict[int, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, int] = field(default_factory=dict)
-    hidden_arguments: tuple[str, ...] = ()
     most_threads: int = 0
 
 
@@ -176,9 +175,9 @@ def _finished(reader: _Reader) -> list[Function]:
     for function in functions:
         function.settings = reader.settings.get(function.name, {})
         _name_branch_targets(function)
-    told = {name: (hidden, threads) for name, hidden, threads in _kernels(reader.metadata)}
+    most_threads = dict(_most_threads(reader.metadata))
     for function in functions:
-        function.hidden_arguments, function.most_threads = told.get(function.name, ((), 0))
+        function.most_threads = most_threads.get(function.name, 0)
     return [function for function in functions if function.lines]
 
 
@@ -228,17 +227,14 @@ def _name_branch_targets(function: Function) -> None:
             )
 
 
-def _kernels(metadata: list[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Yields each kernel, the kinds of its hidden arguments, and work-items of its largest workgroup, from
-    clang's `.amdgpu_metadata`."""
+def _most_threads(metadata: list[str]) -> Iterator[tuple[str, int]]:
+    """Yields each kernel and the work-items of its largest workgroup, from clang's `.amdgpu_metadata`."""
     import yaml
 
     try:
         # As texts, by Python's own parser: a deeply nested text ends the process in that of C.
         for told in yaml.load_all("\n".join(metadata), Loader=yaml.BaseLoader):
             for kernel in told["amdhsa.kernels"]:
-                kinds = [one[".value_kind"] for one in kernel.get(".args", ())]
-                hidden = tuple(kind for kind in kinds if kind.startswith("hidden_"))
-                yield kernel[".symbol"].removesuffix(".kd"), hidden, int(kernel[".max_flat_workgroup_size"])
+                yield kernel[".symbol"].removesuffix(".kd"), int(kernel[".max_flat_workgroup_size"])
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, yaml.YAMLError):
         raise BuildError("the text's .amdgpu_metadata is damaged: compile it again") from None

@@ -38,7 +38,7 @@ class Finding:
 @dataclass(frozen=True)
 class FunctionReport:
     """The report on one function. not_proven: violations of rules if addresses meet that are not known.
-    incomplete: code that the verifier cannot follow. notes: other resources that the kernel uses."""
+    incomplete: code that the verifier cannot follow."""
 
     name: str
     instructions: int
@@ -46,7 +46,6 @@ class FunctionReport:
     findings: tuple[Finding, ...]
     not_proven: tuple[Finding, ...]
     incomplete: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

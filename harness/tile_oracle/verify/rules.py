@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tile_oracle.verify.counters import Counters
-from tile_oracle.verify.instructions import LDS, SCALAR_LOAD, Instruction
+from tile_oracle.verify.counters import Counters, Outstanding
+from tile_oracle.verify.instructions import LDS, Instruction
 from tile_oracle.verify.registers import register_names
 from tile_oracle.verify.wait_states import WaitStates, missing
 
@@ -21,7 +21,6 @@ RULES: dict[str, str] = {
     "race": "no barrier lies between accesses to the same LDS by different waves, one of which writes",
     "wait-states": "fewer wait states lie between two instructions than the hardware needs",
     "lds-bounds": "an access to LDS at a constant address lies outside the allocation",
-    "kernarg-bounds": "a kernel argument is read outside the argument segment",
 }
 """Rule -> description of its violation."""
 
@@ -40,13 +39,12 @@ class Defect:
 def check_counters(state: Counters, one: Instruction) -> Iterator[Defect]:
     """Yields the rules on vmcnt, lgkmcnt, and writes to LDS at barriers."""
     touched = one.reads | one.writes | one.loads
-    if touched & state.vm_loads:
-        yield from _uncovered(state, one, touched, vm=True)
-    if touched & state.lgkm_loads:
-        yield from _uncovered(state, one, touched, vm=False)
+    for counter, outstanding in (("vmcnt", state.vm), ("lgkmcnt", state.lgkm)):
+        if touched & outstanding.loads:
+            yield from _uncovered(counter, outstanding, one, touched)
     if one.barrier:
-        for cause in state.lgkm:
-            if state.code[cause].lds_write:
+        for cause in state.lgkm.issued:
+            if state.lgkm.code[cause].lds_write:
                 yield Defect("barrier", "an LDS write may be outstanding at the barrier", cause)
 
 
@@ -55,13 +53,14 @@ def check_return(state: Counters, one: Instruction) -> Iterator[Defect]:
     if not one.leaves or not one.line.mnemonic.startswith("s_setpc"):
         return
     for counter, outstanding in (("vmcnt", state.vm), ("lgkmcnt", state.lgkm)):
-        for cause in outstanding:
-            if state.code[cause].loads:
+        for cause in outstanding.issued:
+            if outstanding.code[cause].loads:
                 yield Defect(counter, f"returns before {counter}(0) was waited for", cause)
 
 
-def _uncovered(state: Counters, one: Instruction, touched: int, *, vm: bool) -> Iterator[Defect]:
-    for cause, issued in (state.vm if vm else state.lgkm).items():
+def _uncovered(counter: str, state: Outstanding, one: Instruction, touched: int) -> Iterator[Defect]:
+    vm = counter == "vmcnt"
+    for cause, issued in state.issued.items():
         before = state.code[cause]
         overlap = before.loads & touched
         if not overlap:
@@ -72,18 +71,11 @@ def _uncovered(state: Counters, one: Instruction, touched: int, *, vm: bool) -> 
             in_order = one.counts_lgkm == before.counts_lgkm == LDS
         if in_order and not before.loads & (one.reads | one.writes):
             continue  # Loads return in order of issue.
-        mixed = not vm and (
-            before.counts_lgkm == SCALAR_LOAD
-            or any(state.code[other].counts_lgkm != LDS for other in state.lgkm)
-        )
-        younger = 0 if mixed else (state.vm_clock if vm else state.lgkm_clock) - issued
-        counter = "vmcnt" if vm else "lgkmcnt"
-        yield Defect(counter, _not_covered(one, overlap, counter, younger), cause)
-
-
-def _not_covered(one: Instruction, overlap: int, counter: str, younger: int) -> str:
-    verb = "reads" if overlap & one.reads else "overwrites"
-    return f"{verb} {register_names(overlap)} before {counter}({younger}) or less was waited for"
+        mixed = not vm and any(state.code[other].counts_lgkm != LDS for other in state.issued)
+        younger = 0 if mixed else state.clock - issued
+        verb = "reads" if overlap & one.reads else "overwrites"
+        what = f"{verb} {register_names(overlap)} before {counter}({younger}) or less was waited for"
+        yield Defect(counter, what, cause)
 
 
 def check_wait_states(state: WaitStates, one: Instruction) -> Iterator[Defect]:

@@ -5,21 +5,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
-from tile_oracle.verify import bounds, counters, lds_accesses, wait_states
+from tile_oracle.verify import counters, lds_accesses, wait_states
 from tile_oracle.verify.assembly import Assembly, Function, parse_assembly
-from tile_oracle.verify.bounds import Addresses, Segments, segments_of
 from tile_oracle.verify.counters import Counters
 from tile_oracle.verify.findings import Finding, FunctionReport, Report
 from tile_oracle.verify.graph import Graph, control_flow, reverse_postorder, shortest_path
 from tile_oracle.verify.instructions import Instruction, decode
 from tile_oracle.verify.lds_accesses import UNKNOWN, LdsAccesses
 from tile_oracle.verify.lds_paths import follow_lds
-from tile_oracle.verify.rules import (
-    Defect,
-    check_counters,
-    check_return,
-    check_wait_states,
-)
+from tile_oracle.verify.rules import Defect, check_counters, check_return, check_wait_states
 from tile_oracle.verify.wait_states import CHIPS, STRICTEST, Chip, WaitStates
 
 _WAVE = 64
@@ -64,7 +58,6 @@ def verify_function(function: Function, chip: Chip = STRICTEST, calls_wait: bool
         findings,
         not_proven,
         _incomplete(code, graph, calls_wait and not function.settings),
-        _notes(function),
     )
 
 
@@ -77,21 +70,8 @@ def _incomplete(code: Sequence[Instruction], graph: Graph, returns: bool) -> tup
     return tuple(what)
 
 
-def _notes(function: Function) -> tuple[str, ...]:
-    settings = function.settings
-    notes: list[str] = []
-    if settings.get("private_segment_fixed_size"):
-        notes.append(f"scratch: {settings['private_segment_fixed_size']} bytes a work-item")
-    agprs = settings.get("next_free_vgpr", 0) - settings.get("accum_offset", 1 << 30)
-    if agprs > 0:
-        notes.append(f"accumulator registers: {agprs}")
-    if function.hidden_arguments:
-        notes.append(f"hidden arguments: {', '.join(function.hidden_arguments)}")
-    return tuple(notes)
-
-
-_State = tuple[Counters, WaitStates, Addresses, LdsAccesses]
-_Frozen = tuple[counters._Frozen, wait_states._Frozen, bounds._Frozen, lds_accesses._Frozen]
+_State = tuple[Counters, WaitStates, LdsAccesses]
+_Frozen = tuple[counters._Frozen, wait_states._Frozen, lds_accesses._Frozen]
 _Findings = tuple[Finding, ...]
 
 
@@ -105,8 +85,6 @@ class _Verification:
         self._calls_wait = calls_wait
         self._is_called = calls_wait and not function.settings
         self._function, self._code, self._graph = function, code, graph
-        dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
-        self._segments: Segments = segments_of(function.settings, dynamic)
         self._paths = follow_lds(graph, code, function.most_threads, function.without_value)
         has_waves = not 0 < function.most_threads <= _WAVE
         disassembled = any(one.address is not None for one in function.lines)
@@ -114,7 +92,7 @@ class _Verification:
             code,
             self._paths.footprints,
             has_waves,
-            self._segments.lds_bytes,
+            function.settings.get("group_segment_fixed_size") or None,  # dynamic LDS has no size here
             disassembled,
             self._paths.merged,
         )
@@ -139,12 +117,7 @@ class _Verification:
     def _fixpoint(self) -> dict[int, _Frozen]:
         """Returns the state at the entry of every reachable block."""
         graph = self._paths.graph
-        at_entry = (
-            counters.NOTHING,
-            wait_states.NOTHING,
-            Addresses.at_entry(self._segments).freeze(),
-            lds_accesses.NOTHING,
-        )
+        at_entry = (counters.NOTHING, wait_states.NOTHING, lds_accesses.NOTHING)
         order = reverse_postorder(graph)
         rank = {number: place for place, number in enumerate(order)}
         entry: dict[int, _Frozen] = {0: at_entry}
@@ -155,13 +128,13 @@ class _Verification:
             state = self._thaw(entry[number])
             for at in range(block.begin, block.end):
                 self._step(number, at, state)
-            count, states, addresses, accesses = state
-            left = (count.freeze(), states.freeze(), addresses.freeze(), accesses.freeze())
+            count, states, accesses = state
+            left = (count.freeze(), states.freeze(), accesses.freeze())
             target = block.taken(self._code)
             if_taken = left
             if target is not None:
                 states.branch()
-                if_taken = (left[0], states.freeze(), *left[2:])
+                if_taken = (left[0], states.freeze(), left[2])
             for following in block.successors:
                 after = if_taken if following == target else left
                 there = entry.get(following)
@@ -176,21 +149,19 @@ class _Verification:
         return (
             Counters.thaw(self._code, frozen[0], self._calls_wait),
             WaitStates.thaw(self._code, frozen[1], self._chip),
-            Addresses.thaw(self._segments, frozen[2]),
-            self._lds.thawed(frozen[3]),
+            self._lds.thawed(frozen[2]),
         )
 
     def _step(self, number: int, at: int, state: _State) -> None:
         """Executes an instruction of a block."""
-        count, states, addresses, accesses = state
+        count, states, accesses = state
         one = self._code[at]
         accesses.step(at, one, self._paths.accesses[number].get(at, UNKNOWN), count.waits(one))
         count.step(at, one)
         states.step(at, one)
-        addresses.step(one)
 
     def _check(self, number: int, state: _State) -> Iterator[tuple[int, Defect]]:
-        count, states, addresses, accesses = state
+        count, states, accesses = state
         block = self._paths.graph.blocks[number]
         for at in range(block.begin, block.end):
             one = self._code[at]
@@ -199,7 +170,6 @@ class _Verification:
                 *check_counters(count, one),
                 *(check_return(count, one) if self._is_called else ()),
                 *check_wait_states(states, one),
-                *addresses.check(one),
                 *accesses.check(at, one, footprint),
             ):
                 yield at, defect
@@ -233,6 +203,5 @@ def _join(first: _Frozen, second: _Frozen) -> _Frozen:
     return (
         counters.join(first[0], second[0]),
         wait_states.join(first[1], second[1]),
-        bounds.join(first[2], second[2]),
-        lds_accesses.join(first[3], second[3]),
+        lds_accesses.join(first[2], second[2]),
     )
