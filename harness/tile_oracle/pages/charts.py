@@ -15,7 +15,6 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 480, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 40
-_MOST_POINTS = 400
 
 Point = tuple[float, float]
 
@@ -27,7 +26,6 @@ class Line:
     name: str
     points: Sequence[Point]
     css: str
-    marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,27 +167,6 @@ def dot_key(css: str) -> Markup:
     return element("circle", css=css, cx=11, cy=4, r=3)
 
 
-def lines(
-    drawn: Sequence[Line],
-    *,
-    x_range: Point,
-    y_range: Point,
-    x_name: str,
-    y_name: str,
-    x_ticks: Sequence[float] | None = None,
-) -> Markup:
-    """Lines over common axes, with a legend if there are several."""
-    plot = Plot(x_range, y_range)
-    plot.axes(x_name, y_name, x_ticks=x_ticks)
-    for line in drawn:
-        plot.line(line.css, _thinned(line.points))
-        for a, b in line.points if line.marked else ():
-            plot.dot(f"dot {line.css}", (a, b), 3.5, f"{line.name}: {a:g}, {b:.1f}")
-    described = f"{y_name} over {x_name}: " + ", ".join(line.name for line in drawn)
-    keys = [(line.name, line_key(line.css)) for line in drawn]
-    return plot.svg(described) + (legend(keys) if len(drawn) > 1 else "")
-
-
 def scatter(
     points: Sequence[tuple[float, float, str]], *, dots: str, limit: Line, x_name: str, y_name: str
 ) -> Markup:
@@ -204,29 +181,6 @@ def scatter(
         plot.dot("point", (a, b), 2.5, f"{name}: {a:.4g}, {b:.4g}")
     described = f"{y_name} over {x_name}: {len(points):,} problems, and the line {limit.name}"
     return plot.svg(described) + legend([(dots, dot_key("point")), (limit.name, line_key(limit.css))])
-
-
-def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> Markup:
-    """Returns a stacked bar of (name, number, css class); small parts have a minimum width."""
-    total = sum(number for _, number, _ in parts) or 1
-    widths = [max(number / total * 100, 0.4) for _, number, _ in parts]
-    scale = 1000 / (sum(widths) or 1)
-    left, body = 0.0, Markup("")
-    for (name, number, css), width in zip(parts, widths, strict=True):
-        title = f"{name}: {number:,} ({100 * number / total:.1f} %)"
-        body += element("rect", css=css, x=left, y=0, width=width * scale, height=30, title=title)
-        left += width * scale
-    described = "Shares: " + ", ".join(f"{name} {number:,}" for name, number, _ in parts)
-    shape = {"viewBox": "0 0 1000 30", "preserveAspectRatio": "none"}
-    return element("svg", css="stack", **shape, role="img", aria_label=described, inside=body)
-
-
-def _thinned(points: Sequence[Point]) -> Sequence[Point]:
-    """At most _MOST_POINTS of the points, among them the first and the last."""
-    if len(points) <= _MOST_POINTS:
-        return points
-    step = (len(points) - 1) / (_MOST_POINTS - 1)
-    return [points[round(i * step)] for i in range(_MOST_POINTS)]
 
 
 def ticks(low: float, high: float, number: int) -> list[float]:

@@ -20,10 +20,9 @@ View = dict[str, Any]
 @dataclass(frozen=True)
 class Cell:
     """A cell. value: its sort key, if that is not the text. tags: (css, text) after the text. meter: percent
-    of a bar behind it. note: a line below it. heat: its shade, 0 to 10. place: of the problem in the
+    of a bar behind it. note: a line below it. heat: its shade, 0 to 5. place: of the problem in the
     drill-down, which the cell opens. href: where the text leads. full: the whole name of what the text
-    shortens. swatch: the CSS class of a colour that stands for it in a chart. marks: numbers of the table's
-    options that its row has."""
+    shortens. marks: numbers of the table's options that its row has."""
 
     text: object
     value: str | None = None
@@ -35,7 +34,6 @@ class Cell:
     place: int | None = None
     href: str = ""
     full: str = ""
-    swatch: str = ""
     marks: str = ""
 
 

@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from tile_oracle.judge.failures import Failure
 from tile_oracle.operation import operation_named
-from tile_oracle.pages import charts, words
-from tile_oracle.pages.tables import Block, Cell, Column, Made, Note, Table, numbers, percent, times, whole
+from tile_oracle.pages import words
+from tile_oracle.pages.tables import (
+    Block,
+    Cell,
+    Column,
+    Figures,
+    Made,
+    Note,
+    Table,
+    numbers,
+    percent,
+    times,
+    whole,
+)
 from tile_oracle.problem import problem_from_id
-from tile_oracle.report import wording
+from tile_oracle.report import pictures, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import kernel_facts
 from tile_oracle.report.lost_time import lost_times, shares_by_kind
@@ -21,6 +34,7 @@ from tile_oracle.report.sources import source_figures
 
 _MOST_FAILURES = 500
 _MOST_KERNELS = 500
+_QUANTILES = (0, 10, 50, 90, 100)
 _FACTS = ("registers", "LDS bytes", "spills", "workgroups/CU", "matrix instr.", "binary bytes")
 
 
@@ -46,7 +60,7 @@ def slice_view(data: ReportData) -> Table:
         (Column("kind"), lambda row: Cell(row["slice"])),
         (Column("problems", "num"), lambda row: whole(row["problems"])),
         *(judged if data.efficiency.covered else ()),
-        *([(time, lambda row: _share_of_time(lost.get(row["slice"])))] if lost else ()),
+        *([(time, lambda row: _barred(lost.get(row["slice"])))] if lost else ()),
         (
             Column("oracle / median kernel", "num", "median of the ratio of TFLOPS"),
             lambda row: times(row["oracle_over_median"]),
@@ -56,14 +70,10 @@ def slice_view(data: ReportData) -> Table:
     return Table.of("Efficiency by kind of problem", rows, columns, narrow=True, sortable=True)
 
 
-def _share_of_time(share: float | None) -> Cell:
+def _barred(share: float | None) -> Cell:
     if share is None:
         return percent(None)
     return replace(percent(share), meter=f"{share:.1f}")
-
-
-def _shade(share: float) -> Cell:
-    return Cell(f"{100.0 * share:.0f} %", f"{share:.4f}", heat=round(10.0 * share))
 
 
 def sources(data: ReportData) -> Sequence[Block]:
@@ -106,14 +116,8 @@ def _who_wins_where(data: ReportData) -> Iterator[Block]:
 
 def _won(won: pd.Series) -> Cell:
     share = float(won.mean())
-    return replace(_shade(share), note=f"{int(won.sum())} of {len(won)}")
-
-
-_STATUS_CSS = {
-    "ok": "s-ok",
-    "unsupported": "s-other",
-    **dict.fromkeys(("wrong", "flaky", "crash", "timeout", "build_error"), "s-bad"),
-}
+    note = f"{int(won.sum())} of {len(won)}"
+    return Cell(f"{100.0 * share:.0f} %", f"{share:.4f}", heat=round(5.0 * share), note=note)
 
 
 def pairs(data: ReportData) -> Sequence[Block]:
@@ -122,24 +126,16 @@ def pairs(data: ReportData) -> Sequence[Block]:
     if not counts:
         return [Note("No pair was measured.")]
     total = sum(pairs for _, pairs in counts)
-    rows = [
-        [Cell(status, swatch=_css_of(status)), whole(pairs), percent(100.0 * pairs / total)]
-        for status, pairs in counts
-    ]
+    rows = [[Cell(status), whole(pairs), _barred(100.0 * pairs / total)] for status, pairs in counts]
     groups = (
         ("Failures", data.verdict.new_failures),
         ("Known failures", data.verdict.known_failures),
         ("Healed", data.verdict.healed),
     )
     return [
-        charts.stacked_bar([(status, pairs, _css_of(status)) for status, pairs in counts]),
         Table("Pairs by status", [Column("status"), *numbers("pairs", "share")], rows, narrow=True),
         *(block for caption, failures in groups if failures for block in _failures(data, caption, failures)),
     ]
-
-
-def _css_of(status: str) -> str:
-    return _STATUS_CSS.get(status, "s-warn")
 
 
 def _failures(data: ReportData, caption: str, failures: Sequence[Failure]) -> Iterator[Block]:
@@ -192,3 +188,23 @@ def kernels(data: ReportData) -> Sequence[Block]:
         note += f" The first {_MOST_KERNELS} are listed."
     options = {"name": "all-kernels", "sortable": True, "filter": "kernels"}
     return [Note(note), Table.of("Kernels, most oracles first", shown, columns, **options)]
+
+
+def choice(data: ReportData) -> Sequence[Block]:
+    """Returns how much faster the oracle is than the median and the worst kernel."""
+    selection = data.selection[data.selection["oracle_tflops"].notna()]
+    if selection.empty:
+        return []
+    oracle = selection["oracle_tflops"].to_numpy(dtype=np.float64)
+    rows = [
+        [Cell(name), *(times(float(one)) for one in np.percentile(oracle / selection[column], _QUANTILES))]
+        for name, column in (
+            ("oracle / worst kernel", "worst_tflops"),
+            ("oracle / median kernel", "median_tflops"),
+        )
+    ]
+    columns = [Column("ratio of TFLOPS"), *numbers("min", "P10", "median", "P90", "max")]
+    table = Table("Speed-up of the oracle", columns, rows, narrow=True)
+    roof, limits = pictures.roofline(data)
+    note = "How much faster the oracle is than its problem's other ok kernels, and how near to the limits."
+    return [Note(note), Figures([("Roofline of the oracles", roof)] if roof else [], table), Note(limits)]
