@@ -33,6 +33,7 @@ from tile_oracle.targets import TargetOptions, resolve_target
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 WAYS = ("SPLIT_K", "ROWS", "COLUMNS", "EVEN", "FILTER", "STRIDE", "TAP_ROWS")
 TMA = ("tma", "tma_uneven", "tma_swapped", "tma_split_k", "tma_stream_k")
+ODD = ("tma_odd", "padded")
 GLUON = ("tma_warps", "tma_warps_split_k")
 SHAPES = (
     (70, 48, 96),
@@ -133,9 +134,9 @@ def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
             *("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA),
-            *(("few_rows", "few_columns", "tma_pieces", *GLUON) if layout == "rcr" else ()),
+            *(("few_rows", "few_columns", "tma_pieces", *ODD, *GLUON) if layout == "rcr" else ()),
         }
-        assert len(pool) == {"rcr": 139, "ccr": 100}.get(layout, 99)
+        assert len(pool) == {"rcr": 161, "ccr": 100}.get(layout, 99)
 
 
 WITHOUT_GLUON = """\
@@ -170,6 +171,7 @@ def test_an_older_triton_has_all_but_the_kernels_in_gluon() -> None:
         ("rcr", "few_rows"),
         ("rcr", "few_columns"),
         ("rcr", "tma_pieces"),
+        *itertools.product(["rcr"], ODD),
     ],
 )
 def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, function: str) -> None:
