@@ -1,27 +1,25 @@
 """Reduces measurements to one final row per pair.
 
-Tables are joined by the problem's id, which is the text form of its key. `final_measurements` refuses records
-whose id does not match their key columns.
+Tables are joined by the problem's id, which is the text form of its key: record.invariants refuses records
+whose id is not that of their key columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tile_oracle.errors import ProblemError, RecordError
+from tile_oracle.errors import RecordError
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.record.schema import (
     ROUND_FINAL,
     ROUND_SWEEP,
-    STATUSES,
     WARM,
     op_of,
     problem_columns,
@@ -74,16 +72,13 @@ def final_measurements(records: pd.DataFrame, only: Collection[str] | None = Non
     measured after the sweep) and `sweep_tflops` (TFLOPS in the sweep, null unless ok there). only: the
     columns of the records to return; None: all.
 
-    Raises RecordError for missing columns, unknown statuses, an ok row without a positive tflops, a problem
-    id that does not match the key columns, and a mix of warm and cold caches.
+    Raises RecordError for missing columns and a mix of warm and cold caches.
     """
     _check_columns(records)
     check_caches(records)
     frame = records.reset_index(drop=True)
     problem_codes, problem_names = pd.factorize(frame["problem"], use_na_sentinel=True)
     kernel_codes, kernel_names = pd.factorize(frame["kernel"], use_na_sentinel=True)
-    _check_values(frame, problem_codes, kernel_codes)
-    _check_keys(frame, problem_codes)
 
     round_ = frame["round"].to_numpy(dtype=np.int64)
     status = frame["status"].astype(object)
@@ -226,6 +221,8 @@ def _when(frame: pd.DataFrame) -> np.ndarray:
 def _check_columns(records: pd.DataFrame) -> None:
     keys = key_columns(records_op(records))
     missing = [name for name in dict.fromkeys((*keys, *_NEEDED)) if name not in records.columns]
+    if not missing and records["round"].isna().any():
+        missing = ["round"]
     if missing:
         raise RecordError(
             f"the records lack the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: "
@@ -243,60 +240,3 @@ def check_caches(records: pd.DataFrame) -> None:
             f"the records are of {' and '.join(map(str, found))} caches, which are not comparable: "
             "read runs with --cold-cache separately from others"
         )
-
-
-def _check_values(frame: pd.DataFrame, problem_codes: np.ndarray, kernel_codes: np.ndarray) -> None:
-    if (problem_codes < 0).any() or (kernel_codes < 0).any() or frame["round"].isna().any():
-        raise RecordError("a record has no problem, kernel or round: every row names all three")
-    unknown = set(frame["status"].unique()) - set(STATUSES)
-    if unknown:
-        raise RecordError(
-            f"status {sorted(map(str, unknown))[0]!r} in the records is not one of {', '.join(STATUSES)}"
-        )
-    tflops = pd.to_numeric(frame["tflops"], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = (frame["status"] == "ok").to_numpy() & ~(np.isfinite(tflops) & (tflops > 0))
-    if bad.any():
-        row = frame.iloc[int(np.flatnonzero(bad)[0])]
-        raise RecordError(
-            f"{row['kernel']} on {row['problem']} is ok with tflops = {row['tflops']}: "
-            "an ok record has a positive, finite tflops"
-        )
-
-
-@lru_cache(maxsize=4096)
-def _id_of(row: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> str:
-    """Returns the id of a row's problem. A session that measures suspects again checks the same rows many
-    times.
-
-    types: of the row's values, because 1 and 1.0 are equal but not both valid. Raises ProblemError.
-    """
-    return problem_from_row(dict(row)).id
-
-
-def _check_keys(frame: pd.DataFrame, problem_codes: np.ndarray) -> None:
-    """Raises RecordError unless the id of every row matches its key columns."""
-    if not len(frame):
-        return
-    _, first = np.unique(problem_codes, return_index=True)
-    keys = key_columns(records_op(frame))
-    for row in _rows(frame.iloc[first][["problem", *keys]]):
-        try:
-            expected = _id_of(tuple(row.items()), tuple(map(type, row.values())))
-        except (ProblemError, ValueError, TypeError) as error:
-            raise RecordError(
-                f"a record of {row['problem']!r} has columns that are not a valid problem: {error}"
-            ) from None
-        if expected != row["problem"]:
-            raise RecordError(
-                f"a record has the id {row['problem']!r}, but its columns are those of {expected!r}: "
-                "a problem's id must match all of its dimensions"
-            )
-    for name in keys:
-        codes, _ = pd.factorize(frame[name])
-        differs = codes != codes[first][problem_codes]
-        if differs.any():
-            odd = frame.iloc[int(np.flatnonzero(differs)[0])]
-            raise RecordError(
-                f"records of {odd['problem']!r} differ in {name} ({odd[name]!r}): "
-                "a problem's id must match all of its dimensions"
-            )

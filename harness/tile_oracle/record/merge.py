@@ -25,7 +25,7 @@ import pandas as pd
 
 from tile_oracle.errors import RecordError
 from tile_oracle.record.dataset_file import content_keys, in_order
-from tile_oracle.record.final import final_measurements
+from tile_oracle.record.final import check_caches
 from tile_oracle.record.schema import arrow_schema, columns, op_of
 
 _OF_RUN = ["run", "problem", "kernel", "round"]
@@ -123,9 +123,8 @@ def merge_records(tables: Iterable[pd.DataFrame]) -> tuple[pd.DataFrame, MergeSu
     rows, lost = _without_lost(rows)
     rows, renamed = _runs_apart(rows)
     rows = in_order(rows[schema.names])
-    final = final_measurements(rows)
-    summary = _summary(rows, final, read=read, equal=equal, differing=differing, lost=lost, renamed=renamed)
-    return rows, summary
+    check_caches(rows)
+    return rows, _summary(rows, read=read, equal=equal, differing=differing, lost=lost, renamed=renamed)
 
 
 def _one_a_measurement(rows: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
@@ -164,7 +163,7 @@ def _runs_apart(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return renamed, len(later)
 
 
-def _summary(rows: pd.DataFrame, final: pd.DataFrame, **counts: int) -> MergeSummary:
+def _summary(rows: pd.DataFrame, **counts: int) -> MergeSummary:
     swept = rows[rows["round"] == rows["round"].min()]
     sizes = swept.groupby(["problem", "kernel"], observed=True).size()
     repeated = sizes[sizes > 1].index
@@ -177,8 +176,8 @@ def _summary(rows: pd.DataFrame, final: pd.DataFrame, **counts: int) -> MergeSum
     hashes = rows.dropna(subset=["source_hash"]).groupby("kernel", observed=True)["source_hash"].nunique()
     return MergeSummary(
         kept=len(rows),
-        pairs=len(final),
-        problems=int(final["problem"].nunique()),
+        pairs=len(rows.drop_duplicates(["problem", "kernel"])),
+        problems=int(rows["problem"].nunique()),
         repeated_pairs=len(repeated),
         disagreeing=int((by_pair.any() & bad).sum()),
         spread=float(np.median(ratio)) if len(ratio) else None,
