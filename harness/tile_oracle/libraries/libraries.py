@@ -68,6 +68,9 @@ _ALL = (
         "nvidia-cudnn-cu13 or nvidia-cudnn-cu12",
     ),
     Library(
+        *("torch", "PyTorch", ("fused_moe",), ("sm_90",), ("libtorch_cuda.so",), ("torch/lib",), "torch"),
+    ),
+    Library(
         "miopen",
         "MIOpen",
         ("grouped_conv",),

@@ -20,6 +20,7 @@ WORKSPACE_BYTES: Mapping[str, int] = {
     "hipblaslt": 64 << 20,
     "cudnn": 1 << 30,
     "miopen": 1 << 30,
+    "torch": 0,
 }
 """Library -> the most workspace of an algorithm. PyTorch gives cuBLASLt as much on a Hopper GPU; it gives
 cuDNN what is free."""

@@ -235,9 +235,9 @@ class SessionOptions:
         "where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
         "default); ck_tile=DIR: the same, of CK Tile; triton: those that ship; a Python file that declares "
         "kernels in Triton; a folder of `tile-oracle build`; a .json list of `tile-oracle pool portfolio`; "
-        "an installed kernel source, NAME or NAME=ARGUMENT; a library: on sm_90 cublaslt (GEMM) and cudnn "
-        "(convolution, attention), on AMD's GPUs hipblaslt (GEMM) and miopen (convolution); cudnn=PATH says "
-        "where it is",
+        "an installed kernel source, NAME or NAME=ARGUMENT; a library: on sm_90 cublaslt (GEMM), cudnn "
+        "(convolution, attention) and torch (experts), on AMD's GPUs hipblaslt (GEMM) and miopen "
+        "(convolution); cudnn=PATH says where it is",
         section="Kernels and builds",
         default="",
         recorded=True,

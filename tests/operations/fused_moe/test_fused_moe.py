@@ -15,6 +15,7 @@ from tests.pytest_project import Project
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.device.bounded_rows import Repeated, outside
+from tile_oracle.device.library.pytorch import grouped
 from tile_oracle.errors import BuildError, KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import operation_of_columns
@@ -144,6 +145,26 @@ def test_the_check_accepts_exact_sums_alone(p: FusedMoeProblem, far: bool) -> No
     for fault in (*faults, "no weight" if p.product == "down" else "the pair's row"):
         said = str(outside(computed(p, operands, fault), low, high, "bf16"))
         assert int(said.split()[0]) > p.pairs * p.N / 3, f"{fault}: {said}"
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("product", ["gate_up", "down"])
+def test_pytorchs_grouped_product_is_exact(product: str, far: bool) -> None:
+    torch = pytest.importorskip("torch")
+    p = FusedMoeProblem("bf16", product, 20, 6, 2, 64, 48)
+    (a, b, routing, *weights), low, high = made(p, far=far)
+    stored = [torch.from_numpy(one.view(np.int16)).view(torch.bfloat16) for one in (a, b)]
+    grouped(
+        torch,
+        p,
+        stored[0].reshape(-1, p.K),
+        stored[1].reshape(p.experts, p.N, p.K),
+        torch.from_numpy(routing.reshape(-1)[: p.pairs]),
+        [torch.from_numpy(one.reshape(-1, 1)) for one in weights],
+        result := torch.zeros((p.pairs, p.N), dtype=torch.bfloat16),
+    )()
+    out = result.view(torch.int16).numpy().view(low.dtype).reshape(p.tokens, -1)
+    assert outside(out, low, high, "bf16") is None
 
 
 @pytest.mark.parametrize("far", [False, True])

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt, miopen
+from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt, miopen, pytorch
 from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, CublasProduct
 from tile_oracle.device.library.cudnn import Cudnn, of_data
 from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run
@@ -47,6 +47,7 @@ _INTERFACES: Mapping[str, _Interface] = {
         "hipblasLtMatmul",
     ),
     "cudnn": _Interface(Cudnn, cudnn_pool.graph_of, cudnn_pool.offers_for, of_data, "cudnnBackendExecute"),
+    "torch": _Interface(pytorch.Pytorch, pytorch.GroupedProduct, pytorch.offers_for, str, pytorch.CALL),
     "miopen": _Interface(
         *(miopen.Miopen, miopen.MiopenConvolution, miopen.offers_for, int),
         "miopenConvolutionImmediate",
