@@ -137,13 +137,6 @@ def test_k_selects_by_problem_and_kernel(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_an_id_that_was_shown_can_be_run(project: Project) -> None:
-    finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-v", SMALL_IDS[1])
-    assert finished.outcomes() == {SMALL_IDS[1]: "PASSED"}
-    assert finished.status == 0
-
-
-@pytest.mark.slow
 def test_several_sets_are_measured_together_and_judged_one_by_one(project: Project) -> None:
     project.problem_set("other.csv", PROBLEMS[1:3])
     project.problem_set("more/other.csv", PROBLEMS[3:])

@@ -91,23 +91,6 @@ GFX950 = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GFX950)
-def test_gfx950_matches_the_compilers_remarks(name: str, tmp_path: Path) -> None:
-    """LLVM's remark "Occupancy" ignores workgroups; here they have four waves, one per SIMD."""
-    binary, text = compiled(name, "gfx950", tmp_path)
-    facts = code_facts(binary, "gfx950")
-    assert facts.waves_per_cu == 4 * int(re.findall(r"; Occupancy: (\d+)", text)[0])
-    assert facts.workgroups_per_cu == facts.waves_per_cu / 4
-    in_all = len(re.findall(r"^\s+v_mfma", text, re.MULTILINE))
-    assert facts.loop_matrix_instructions is not None
-    assert 0 < facts.loop_matrix_instructions <= in_all
-    if "mem" not in name:
-        kernel = parse_kernel_name(f"grouped_conv_{name}")
-        per_wave = [t // (w * b) for t, w, b in zip(kernel.tile, kernel.waves, kernel.warp_tile, strict=True)]
-        assert facts.loop_matrix_instructions == in_all == per_wave[0] * per_wave[1] * per_wave[2]
-
-
 @pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
 def test_older_gfx9_matches_the_compilers_remarks(arch: str, tmp_path: Path) -> None:
     """LDS in blocks of 512 bytes; a warp tile of 16x16x32 is two instructions."""

@@ -11,9 +11,7 @@ from tests.samples import sampled, slow
 from tile_oracle.compiling import gpu_toolchain as module
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
-from tile_oracle.compiling.prebuild import prebuild
-from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
-from tile_oracle.compiling.source import DEVICE_WORK, source_for, source_suffix
+from tile_oracle.compiling.source import source_for, source_suffix
 from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import parse_kernel_name
@@ -176,23 +174,6 @@ def test_every_field_that_changes_the_code_is_in_the_source() -> None:
     two_stage = GroupedConvKernel(**(fields | {"direction": "bwd_weight", "two_stage": True}))
     sources |= {source_for(two_stage, "gfx950"), source_for(KERNEL, "gfx950")}
     assert len(sources) == len(changed) + 2
-
-
-@pytest.mark.slow
-def test_a_prebuilt_folder_needs_no_compiler(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as there:
-        there.setattr(module, "zig_folder", zig_folder)
-        with Builder("gfx950", build_dir=tmp_path / "cache") as builder:
-            prebuild(builder, [KERNEL], tmp_path / "ahead")
-            work = builder.device_work().path.read_bytes()
-    assert set(PrebuiltFolder(tmp_path / "ahead").entries) == {KERNEL.name, DEVICE_WORK}
-    with Builder("gfx950", build_dir=tmp_path / "ahead") as here:
-        assert here.toolchain is None
-        binary = here.need(KERNEL).binary
-        assert binary.path.is_relative_to(tmp_path / "ahead")
-        assert here.device_work().path.read_bytes() == work
 
 
 def test_a_compiler_without_output_is_a_build_error(bare: Path, tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from tile_oracle.compiling.elf import SYMBOLS, Elf
 from tile_oracle.compiling.gpu_toolchain import GpuToolchain, find_gpu_toolchain
 from tile_oracle.compiling.isa import isa_for
 from tile_oracle.compiling.nvcc import NvccToolchain
-from tile_oracle.compiling.source import device_work_source, headers_for, source_for
+from tile_oracle.compiling.source import headers_for, source_for
 from tile_oracle.compiling.toolchain import compiler_environment, zig_folder
-from tile_oracle.device.gpu_work import WORK_KERNELS
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.kernel import parse_gemm_name
@@ -213,16 +212,6 @@ def test_every_access_of_its_kernels_states_its_memory(name: str) -> None:
     assert re.search(r"(ld|st)\.global\.v4|cp\.async\.cg", ptx), "16 bytes at once"
     variables = re.findall(r"^(?:\.\w+ )*\.align \d+ \.b8 ([\w$]+)\[", ptx, re.MULTILINE)
     assert set(variables) == {"to_launch_info", "to_lds"}, "no initial values that are copied from memory"
-
-
-@pytest.mark.slow
-@real
-def test_its_device_work_exports_the_same_kernels() -> None:
-    ptx, cubin = of_nvcc(device_work_source("sm_90"))
-    assert visible(ptx) == visible(ptx_of_clang(device_work_source("sm_90")))
-    assert global_symbols(cubin) == set(WORK_KERNELS)
-    changed_by_many = re.findall(r"\b(?:red|atom)\.[\w.]+", ptx)
-    assert set(changed_by_many) == {"red.relaxed.sys.add.u64", "red.relaxed.sys.min.u64"}
 
 
 @real

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -347,40 +346,3 @@ def test_a_model_picks_among_the_kernels_that_the_checkout_builds(
         assert selection["pick_kernel"].tolist() == [FORWARD], finished.output[-3000:]
         assert selection["kernels_ranked"].tolist() == [1]
         assert "15 kernels of the kernel set not built by this checkout" in finished.output
-
-
-@pytest.mark.slow
-def test_tune_and_pick_use_the_kernels_that_the_checkout_builds(
-    libraries: dict[str, Path], runtime: Path, folder: Path, tmp_path: Path
-) -> None:
-    """The shipped model would pick compv5, which is not there."""
-    (tmp_path / "amd_machine.py").write_text(AMD_MACHINE)
-    command = tmp_path / "command.py"
-    command.write_text(
-        "import amd_machine, sys\nfrom tile_oracle.cli import main\nsys.exit(main(sys.argv[1:]))\n"
-    )
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
-        "PYTEST_ADDOPTS": "-p amd_machine",  # a measurement is a session, a process of its own
-        "LD_LIBRARY_PATH": str(runtime.parent),
-        "RECORD_TO": str(folder / "tune.txt"),
-        "TILE_ORACLE_HIP_HEADERS": str(folder / "hip"),
-    }
-
-    def said(*words: str | Path) -> str:
-        done = run_python(str(command), *map(str, words), cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    where = "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'compv5', 'mem')"
-    own = ("--arch", "gfx950", "--direction", "forward", "--dtype", "bf16", "--ndim", "2")
-    said("kernels", *own, "--kernel-filter", f"{where} and not split_image", "-o", "instances.json")
-    asked = ("forward-bf16-n2-c64-k64-i8x8-f3x3-p1", "--ck-tile", DOUBLE, "--kernel-set", "instances.json")
-    cache = ("--toolchain", "ziglang", "--build-dir", folder / "cache")
-    built = (*cache, "--tuned", "tuned", "--engine", "python")
-    picked = said("pick", *asked, "--arch", "gfx950", "--engine", "python", "--top", "3")
-    assert "1 candidates by grouped_conv_forward_bf16_gfx950" in picked
-    assert picked.splitlines()[-1].endswith(FORWARD)
-    assert "    best of 1 kernels\n" in said("tune", *asked, *built, "--budget", "10m")
-    assert re.search(rf"measured.* tuned +{FORWARD}\n", said("pick", *asked, *built))

@@ -246,23 +246,6 @@ def test_every_option_changes_the_code(name: str, change: dict[str, Any], arch: 
     assert code(assembly(base, arch)) != code(assembly(changed, arch))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHS)
-def test_pipelines_are_different_code(arch: str) -> None:
-    names = [
-        "basic_v1_intrawave_dsb",
-        "basic_async_v1_intrawave_dsb",
-        "mem_intrawave_dsb",
-        "compv3_intrawave_dsb",
-        "compv4_intrawave_dsb",
-        "compv5_intrawave_dsb",
-        "compv6_intrawave_dsb",
-        "comp_async_intrawave_dsb",
-    ]
-    texts = {"\n".join(code(assembly(kernel(f"forward_bf16_2d_64x64x64_{n}_v8x8x8"), arch))) for n in names}
-    assert len(texts) == len(names)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -321,14 +304,6 @@ def test_sm_90_allows_kernels_with_enough_registers() -> None:
         assert (
             load_arch("sm_90").refusal(replace(deeper, pipeline=pipeline, double_smem_buffer=buffers)) is None
         )
-
-
-@pytest.mark.slow
-def test_the_tiny_pool_of_sm_90_compiles() -> None:
-    pool = kernel_pool("bwd_data", "bf16", 3, "sm_90", "tiny")
-    assert len(pool) == 8
-    for which in pool:
-        assembly(which, "sm_90")
 
 
 @pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])

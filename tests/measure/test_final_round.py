@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from evil_target import evil_kernel, small_problem
 
-from tests.measure.sweeping import GOOD, LONGER, PROBLEM, SEQUENTIAL, SETTINGS, built, mode_of, swept
+from tests.measure.sweeping import GOOD, LONGER, PROBLEM, SEQUENTIAL, SETTINGS, built, mode_of
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP
 
 
@@ -33,51 +32,6 @@ def test_the_leaders_are_measured_again_and_the_slow_are_not(
 
 
 @pytest.mark.slow
-def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
-    near, far = [evil_kernel("good", i) for i in (1, 2, 3, 4)], evil_kernel("slow")
-    settings = replace(LONGER, leaders_within=0.0)  # usually two leaders, whichever is fastest
-
-    def measured_again(*picks: GroupedConvKernel) -> set[str]:
-        sweep = open_supervisor(settings=settings).sweep(PROBLEM, [*near, far], picks=picks)
-        return {m.kernel.name for m in sweep if m.round == ROUND_FINAL}
-
-    # Other work on this machine can slow a kernel of microseconds down, or make its time so uncertain that it
-    # leads, too, but not ten times in a row.
-    assert any(len(measured_again()) < len(near) for _ in range(10))
-    for _ in range(10):
-        names = measured_again(*near, far)
-        assert far.name not in names
-        if names == {kernel.name for kernel in near}:
-            break
-    else:
-        pytest.fail(f"picks near the leaders were not measured again: {sorted(names)} alone were")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("calms_down", [True, False])
-def test_noisy_kernels_are_measured_again_at_any_rank(
-    calms_down: bool, flag: Path, open_supervisor: Callable[..., Supervisor]
-) -> None:
-    """A disturbance of some milliseconds must not cost a kernel its place, nor a problem its oracle."""
-    jittery = evil_kernel("jitters_until_flagged")
-    # Passes of some milliseconds: in less than one, other work on this machine would be noise enough. And
-    # time for dozens of samples: one that others disturb for 10 ms must not use up what six of them need.
-    timing = replace(LONGER.timing, noisy_above=0.25, budget_ms=60.0)
-    settings = replace(SETTINGS, timing=timing, leaders_within=0.0, final_budget_ms=10.0, final_passes=5)
-    sweep = open_supervisor(settings=settings).sweep(PROBLEM, [jittery, evil_kernel("slow"), GOOD])
-    first = [next(sweep) for _ in range(3)]
-    (noisy,) = (m for m in first if m.kernel == jittery)
-    assert noisy.status == "noisy"
-    assert noisy.detail.startswith("the median is known only to ")
-    if calms_down:
-        flag.touch()
-    final = next(m for m in sweep if m.kernel == jittery)
-    assert (final.round, final.status) == (ROUND_FINAL, "ok" if calms_down else "noisy")
-
-
-@pytest.mark.slow
 def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_finish(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
@@ -89,22 +43,6 @@ def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_fin
     finals = [(m.kernel, m.status, m.round) for m in sweep]
     assert finals[0] == (kernels[0], "crash", ROUND_FINAL)
     assert sorted(finals[1:], key=lambda f: f[0].tile_n) == [(k, "ok", ROUND_FINAL) for k in kernels[1:]]
-
-
-@pytest.mark.slow
-def test_a_device_that_breaks_in_the_final_round_is_lost_for_the_next_problem(
-    flag: Path, open_supervisor: Callable[..., Supervisor]
-) -> None:
-    kernels = [evil_kernel("crashes_when_flagged"), GOOD]
-    settings = SweepSettings(timing=SETTINGS.timing, leaders_within=math.inf, final_passes=2)
-    supervisor = open_supervisor(settings=settings)
-    sweep = supervisor.sweep(PROBLEM, kernels)
-    assert [next(sweep).status for _ in kernels] == ["ok"] * 2
-    flag.touch()
-    (crashed,) = sweep
-    assert crashed.status == "crash"
-    assert crashed.kernel in kernels, "the faster one, which comes first"
-    assert swept(list(supervisor.sweep(small_problem(N=2), [GOOD]))) == [("good", "device_lost")]
 
 
 def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Callable[..., Supervisor]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,9 +18,6 @@ from tile_oracle.model.aliases import (
 )
 from tile_oracle.model.noise import noise_of
 from tile_oracle.model.physics import PhysicalModel, explain_aliases
-from tile_oracle.model.predictor import Predictor
-from tile_oracle.training.recipe import recipe_named
-from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows
 
 
@@ -92,27 +87,6 @@ def test_an_unmeasured_twin_is_predicted_like_the_measured_one_and_goes_first() 
     assert aliases.stand_in(known) == (known, 0.0)
     stranger = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_mem").name
     assert aliases.stand_in(stranger) == (stranger, UNMEASURED_CAUTION)
-
-
-@pytest.mark.slow
-def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path: Path) -> None:
-    train(twins, recipe_named("physical"), n_splits=2).save(tmp_path / "m")
-    ranked = Predictor.load(tmp_path / "m").rank(
-        make_problems(1, seed=8)[0], make_kernels(("compv3", "compv5"))
-    )
-    tiles = [kernel.tile for kernel, _ in ranked]
-    assert tiles[::2] == tiles[1::2]
-
-
-@pytest.mark.slow
-def test_a_measured_kernel_precedes_an_unmeasured_one_of_equal_prediction(
-    records: pd.DataFrame, tmp_path: Path
-) -> None:
-    train(records, recipe_named("physical").with_trees(20), n_splits=2).save(tmp_path / "m")
-    predictor = Predictor.load(tmp_path / "m")
-    pool = make_kernels(("basic_v1", "compv3", "compv6", "mem"))
-    for problem in make_problems(8, seed=12):
-        assert predictor.select(problem, pool).pipeline == "compv3"
 
 
 def test_a_kernel_without_coefficients_uses_its_nearest_with_scaled_steps() -> None:

@@ -103,17 +103,6 @@ def test_old_and_new_models_are_read_concurrently(records: pd.DataFrame, tmp_pat
     assert not [p for p in (tmp_path / "new").iterdir() if p.name.endswith(".lgbm")]  # never unpacked on disk
 
 
-@pytest.mark.slow
-def test_a_saved_model_predicts_the_same(records: pd.DataFrame, tmp_path: Path) -> None:
-    for name in ("physical", "lambdarank", "two_orders"):
-        model = train(records, recipe_named(name).with_trees(15), n_splits=2)
-        model.save(tmp_path / name)
-        problems, kernels = make_problems(4, seed=11), make_kernels(("compv3", "compv5"))
-        groups = np.repeat(np.arange(4), len(kernels))
-        before = model.ranker.tflops(pair_columns(problems, kernels), groups).reshape(4, -1)
-        assert Predictor.load(tmp_path / name).predict(problems, kernels) == pytest.approx(before)
-
-
 def test_nothing_to_predict(records: pd.DataFrame, tmp_path: Path) -> None:
     published_folder(tmp_path / "m", records, "grouped_conv_97")
     predictor, problem = Predictor.load(tmp_path / "m"), make_problems(1)[0]

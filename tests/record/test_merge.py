@@ -77,20 +77,6 @@ PLACES = st.lists(st.integers(0, 5), min_size=14, max_size=14)
 
 @pytest.mark.slow
 @RELAXED
-@given(ROWS, ROWS, PLACES)
-def test_merged_records_may_be_merged_again(
-    tables: Callable[..., list[pd.DataFrame]], first: list[Row], second: list[Row], places: list[int]
-) -> None:
-    at_once, _ = merge_records([*tables(first, places), *tables(second, places)])
-    by_and_by, _ = merge_records([*tables(second, places), merge_records(tables(first, places))[0]])
-    assert dataset_bytes(by_and_by) == dataset_bytes(at_once)
-    unchanged, summary = merge_records([at_once, at_once])
-    assert dataset_bytes(unchanged) == dataset_bytes(at_once)
-    assert summary.equal == len(at_once)
-
-
-@pytest.mark.slow
-@RELAXED
 @given(ROWS, PLACES)
 def test_nothing_is_lost_or_duplicated(
     tmp_path_factory: pytest.TempPathFactory,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.report.records_factory import accepted, frame, record, some_kernels, some_problems, some_run
 from tile_oracle.judge.criteria import Criteria
@@ -93,24 +91,6 @@ def test_failures_are_grouped_by_status_and_the_first_are_named() -> None:
     assert "and 2 more" in summary
 
 
-@pytest.mark.slow
-def test_the_verdict_has_values_limits_and_outcomes() -> None:
-    baseline = accepted(a_report())
-    efficiencies = dict.fromkeys(baseline.efficiencies, 1.0)
-    better = dataclasses.replace(baseline, efficiencies=efficiencies, known_failures={})
-    summary = text(a_report(baseline=better, criteria=Criteria(rule="published")))
-    assert "verdict FAILED: criteria not met: " in summary
-    rows = {line.split()[0]: line for line in summary.splitlines() if ">=" in line or "<=" in line}
-    assert "100.00 %" in rows["mean"]
-    assert ">= 99.50 %" in rows["mean"]
-    assert "FAIL" in rows["mean"]
-    assert "pass" in rows["coverage"]
-    assert "the problem set has changed since the baseline was made" in summary
-    again = text(a_report(baseline=baseline))
-    assert "verdict passed: every criterion is met" in again
-    assert "FAIL" not in again
-
-
 def test_a_change_that_is_known_exactly_is_one_number() -> None:
     verdict = a_report(baseline=accepted(a_report())).verdict
     mean = verdict.criteria[0]
@@ -143,19 +123,6 @@ def test_a_criterion_is_one_line_of_80_columns() -> None:
     for one in data.verdict.criteria:
         (line,) = (line for line in lines if line.startswith(f"  {one.name}  "))
         assert line.rstrip().endswith(interval(one))
-
-
-@pytest.mark.slow
-@settings(max_examples=20)
-@given(st.text(max_size=300), st.integers(60, 120))
-def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None:
-    (kernel,) = some_kernels(1, PROBLEMS[0])
-    rows = [record(PROBLEMS[0], kernel, status="crash", detail=detail + "\x1b[2J\r\n\x07\u202e")]
-    run = dataclasses.replace(RUN, device=detail, folder=detail)
-    lines = summary_lines(analyse(frame(rows), PROBLEMS[:1], None, run=run), width)
-    assert all(line.isprintable() for line in lines)
-    # A label and one overlong word may share a line: words, such as paths, are never broken.
-    assert all(len(line) <= width or len(line.split()) <= 2 for line in lines)
 
 
 def test_throttling_is_reported() -> None:

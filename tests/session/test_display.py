@@ -12,7 +12,7 @@ import termios
 
 import pytest
 
-from tests.pytest_project import KERNELS, PROBLEMS, QUICK, SHORTLY, TWO_KERNELS, Project
+from tests.pytest_project import KERNELS, PROBLEMS, QUICK, TWO_KERNELS, Project
 
 
 def on_a_terminal(project: Project, columns: int, *arguments: str) -> str:
@@ -73,28 +73,6 @@ def test_a_terminal_shows_a_live_line(project: Project, columns: int) -> None:
     # Only lines with a path wrap, because paths are never broken.
     start = lines.index(next(line for line in lines if line.startswith("small on cpu")))
     assert all(len(line) <= columns or "/" in line.split()[-1] for line in lines[start:])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two devices"])
-def test_the_kernels_that_are_built_are_counted(project: Project, more: tuple[str, ...]) -> None:
-    asked = ("--problem-set", "small.csv", *SHORTLY, "--model", "none", "--build-dir", "empty")
-    written = on_a_terminal(project, 120, *asked, *more)
-    counts = re.findall(r"  0 of \d+ pairs  built (\d+) of (\d+) kernels  ", written)
-    kernels = re.search(r"\((\d+) kernels\)", written)
-    assert {wanted for _, wanted in counts} == {kernels[1]}
-    assert [int(built) for built, _ in counts] == sorted(int(built) for built, _ in counts)
-    assert "  building kernels" in written, "until the first one is built"
-    assert not re.search(r"\d devices?, ", written), "that is a fleet's line"
-
-
-@pytest.mark.slow
-def test_q_is_quiet(project: Project) -> None:
-    finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-q")
-    assert finished.status == 0
-    first = next(line for line in finished.lines if line)
-    assert "tile-oracle: small ===" in first
-    assert finished.last.startswith("4 passed in ")
 
 
 def test_v_shows_every_pair_and_a_line_per_problem(project: Project) -> None:

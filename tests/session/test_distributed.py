@@ -91,17 +91,6 @@ def test_one_verdict_progress_and_junit_come_from_the_controller(
 
 
 @pytest.mark.slow
-def test_x_stops_all_devices(project: Project) -> None:
-    compiler = project.compiler("bad-clang", {"TO_DIRECT": "wrong", "TO_PACK_AB": "wrong"})
-    asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--toolchain", compiler)
-    finished = project.pytest(*asked, "-n2", "--dist", "loadgroup", "-x")
-    assert finished.status in (1, 2)
-    assert 1 <= finished.counts()["failed"] <= 2
-    assert re.search("stopped early: stopping after [12] failures", finished.output)
-    assert "INTERNALERROR" not in finished.output
-
-
-@pytest.mark.slow
 def test_an_error_of_a_device_ends_the_session_with_one_message(project: Project) -> None:
     project.write("a-file", "")
     asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--build-dir", "a-file/below")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pytest_project import Project
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.session.forecast import Forecast, forecast
 from tile_oracle.session.time_left import Work, beyond_s
@@ -71,15 +69,3 @@ def test_larger_problems_may_take_as_long_as_the_largest_measured_ones_rate_says
     assert beyond_s([Work(10, 2e12)], 1e12, 1.0) == pytest.approx(10 * 5 * 1e12 / 0.5e12)
     assert beyond_s([Work(10, 1e12)], 2e12, 1.0) == 0.0
     assert beyond_s([Work(10, 1e12)], 0.0, 0.0) == 0.0, "nothing is known"
-
-
-@pytest.mark.slow
-def test_a_long_session_says_in_its_header_what_it_may_take(make_project: Callable[[], Project]) -> None:
-    project = make_project()
-    project.problem_set("large.csv", (LARGE.id,))
-    words = ("--kernel-set", "tiny", "--target", "cpu", "--model", "none", "--collect-only")
-    done = project.pytest("--problem-set", "large.csv", *words)
-    (said,) = (line for line in done.lines if line.startswith("this may take"))
-    assert said.endswith("shorter: --first 16 (a verdict on the best first), --budget 10m")
-    assert "this may take" not in project.pytest("--problem-set", "large.csv", "--budget=9m", *words).output
-    assert "this may take" not in project.pytest("--problem-set", "small.csv", *words).output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 
@@ -34,22 +33,3 @@ def test_another_device_measures_what_a_killed_one_had(project: Project) -> None
     assert twice(records).empty
     assert not list(project.runs[0].glob("measurements/.*"))
     assert not list(project.runs[0].glob(".attempt-*"))
-
-
-@pytest.mark.slow
-def test_a_killed_worker_of_pytest_xdist_loses_no_measurement(project: Project) -> None:
-    """Beside a project's own tests, all tests run in its workers."""
-    project.write("test_own.py", "def test_own():\n    pass\n")
-    process, begin = project.start_held(4, "test_own.py", "--problem-set", "small.csv", *QUICK, "-n2", "-v")
-    kill_newest(process, "sys.stdin.readline")
-    project.let_go()
-    finished = end_of(process, begin)
-    assert "INTERNALERROR" not in finished.output
-    # A worker killed between two tests, or after its last, fails no test.
-    crashed = len(re.findall("^worker .* crashed while", finished.output, re.MULTILINE))
-    assert finished.counts().get("failed", 0) == crashed <= 1
-    # A worker killed after a pair's last report and before its next test: the pair has passed and crashed.
-    assert finished.counts()["passed"] in (PAIRS // 2, PAIRS // 2 + 1)
-    records = project.records()
-    assert len(records[records["round"] == 0]) == PAIRS // 2
-    assert twice(records).empty

@@ -15,7 +15,6 @@ from tile_oracle.kernel import NamedKernel, parse_kernel_name
 from tile_oracle.model.ranker import constant_groups
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.neighbours import neighbour_predictions
@@ -91,51 +90,6 @@ def test_one_problem_is_too_few() -> None:
     made = records()
     with pytest.raises(ModelError, match="at least two problems"):
         neighbour_predictions(made[made["problem"] == PROBLEMS[0].id], KERNELS)
-
-
-@pytest.mark.slow
-def test_a_session_replays_judges_and_reports_them(make_project: Callable[[], Project]) -> None:
-    project = make_project()
-    path = project.folder / "measured.parquet"
-    write_dataset(records(), path)
-    assert load_records([path])["kernel"].nunique() == len(KERNELS)
-    words = ("--oracle", str(path), "--run-name=one")
-    first = project.pytest(*words, "--update-baseline")
-    assert first.status == 0, first.output
-    assert "LightGBM trees" in first.output
-    efficiency = project.verdict(project.folder / "reports" / "one")["efficiency"]
-    assert isinstance(efficiency, dict)
-    assert efficiency["mean_percent"] > 90
-    page = (project.folder / "reports" / "one" / "report.html").read_text()
-    assert "triton<wbr>.matmul BLOCK_M=128" in page
-    filtered = project.pytest("--oracle", str(path), "--kernel-filter", "BLOCK_M > 16", "--model=none")
-    assert filtered.status == 0, filtered.output
-    roofline = project.pytest("--oracle", str(path), "--model=roofline", "--allow=no-baseline")
-    assert roofline.status == 0, roofline.output
-    assert "model: roofline" in roofline.output
-    assert "efficiency    mean" in roofline.output
-    named = project.pytest("--oracle", str(path), "--model=grouped_conv_forward_bf16_sm_90")
-    assert "ranks the kernels of a kernel set, not those of --kernels" in named.output
-
-
-@pytest.mark.slow
-def test_a_trained_model_picks_among_their_configurations(
-    make_project: Callable[[], Project],
-) -> None:
-    project = make_project()
-    made = records()
-    judged = made["problem"].isin([problem.id for problem in PROBLEMS[::3]])
-    path, folder = project.folder / "judged.parquet", project.folder / "models" / "of_names"
-    write_dataset(made[judged], path)
-    train(made[~judged], recipe="log_time", n_splits=2).save(folder)
-    done = project.pytest("--oracle", str(path), "--model=of_names", "--run-name=one", "--update-baseline")
-    assert done.status == 0, done.output
-    found = project.verdict(project.folder / "reports" / "one")
-    assert found["efficiency"]["mean_percent"] > 90
-    report = pd.read_parquet(project.folder / "reports" / "one" / "selection.parquet")
-    assert (report["pick_status"] == "ok").all(), "no pick is an excluded pair"
-    unasked = project.pytest("--oracle", str(path), "--run-name=two")
-    assert "LightGBM trees" not in unasked.output, "the user's own model is found by itself"
 
 
 @pytest.mark.slow

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import HarnessError
-from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.session.options import SessionOptions, duration_s
-from tile_oracle.session.plan import make_plan
 
 
 @pytest.mark.parametrize(
@@ -112,21 +105,3 @@ def test_an_option_value_that_is_a_folder_does_not_move_the_reports(
 def test_invalid_values(options_of: Callable[..., SessionOptions], argument: str, message: str) -> None:
     with pytest.raises(HarnessError, match=re.escape(message)):
         options_of(argument)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-def test_a_list_narrows_the_kernels_in_triton_and_missing_ones_are_named(
-    options_of: Callable[..., SessionOptions],
-) -> None:
-    here = "gemm_bf16_rcr_triton.few_rows.BLOCK_K=512.BLOCK_N=8.ROWS=2.STAGES=4.num_warps=4"
-    nowhere = here.replace("ROWS=2", "ROWS=7")
-    own = "gemm_bf16_rcr_mem_cshuffle_intrawave_True_True_True_False_128x128x64_4x4x1_32x32x16"
-    Path("few.json").write_text(json.dumps({"arch": ["sm_90"], "kernels": [own, here, nowhere]}))
-    options = options_of("--kernels=few.json,cublaslt")
-    assert options.kernels.sources == ("native", "triton")
-    problems = load_problem_sets("gemm_smoke")
-    one = replace(problems, problems=(GemmProblem("bf16", "rcr", 2, 512, 512),))
-    plan = make_plan(options, "sm_90", one, sources=(None, open_triton("sm_90", "")))
-    assert {kernel.name for kernel in plan.kernels(one.problems[0])} == {own, here}
-    assert f"1 of the kernels in few.json are in no source, the first: {nowhere}" in plan.notes

@@ -11,18 +11,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, TWO_KERNELS, Finished, Project
-from tests.pytest_project import junit_properties as properties_of
+from tests.pytest_project import PROBLEMS, TWO_KERNELS, Finished, Project
 from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded
 from tile_oracle.errors import HarnessError
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
 from tile_oracle.session.outcome import ALLOWABLE, MEANINGS, Outcome, most_severe, read_allowed
-from tile_oracle.session.verdict_items import CRITERION_NAMES
 
 ROOT = Path(__file__).parents[2]
 REPLAY = ("--problem-set", SET, "--target", "replay")
-ITEMS = [f"tile_oracle::verdict[{name}]" for name in CRITERION_NAMES]
 WORKERS = pytest.mark.parametrize("more", ONE_AND_TWO_WORKERS)
 
 
@@ -57,19 +54,6 @@ def items_of(finished: Finished) -> dict[str, str]:
 # ---- the items --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@WORKERS
-def test_a_criterion_that_is_met_is_a_passed_test(recorded: Recorded, more: tuple[str, ...]) -> None:
-    done = recorded.project.pytest(*REPLAY, *more, "-rA", "--junitxml=met.xml")
-    assert done.status == 0, done.output
-    assert done.counts() == {"passed": 12 + 6}
-    assert items_of(done) == dict.fromkeys(CRITERION_NAMES, "PASSED")
-    (suite,) = ElementTree.parse(recorded.project.folder / "met.xml").getroot().iter("testsuite")
-    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("0", "0")
-    cases = {case.attrib["name"]: properties_of(case) for case in suite.iter("testcase")}
-    assert float(cases["verdict[mean]"]["value"]) > 90
-
-
 @WORKERS
 def test_a_criterion_that_is_not_met_is_a_failed_test(
     recorded: Recorded, strict: str, more: tuple[str, ...]
@@ -98,26 +82,6 @@ def test_a_criterion_that_is_not_met_is_a_failed_test(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("-q", "-x", "--tb=no"), ("FAILED tile_oracle::verdict[mean] - mean is ",)),
-        (("-v", "--tb=line"), ("mean is ", "tile_oracle::verdict[new failures] PASSED")),
-    ],
-    ids=["quiet", "verbose"],
-)
-def test_pytest_options_apply_to_criteria(
-    recorded: Recorded, strict: str, options: tuple[str, ...], said: tuple[str, ...]
-) -> None:
-    done = recorded.project.pytest(*REPLAY, strict, *FAILING, *options)
-    assert done.status == 1
-    for begin in said:
-        assert any(line.startswith(begin) for line in done.lines), begin
-    assert done.counts()["passed"] >= 12
-    assert "[100%]" in done.output or "-v" not in options
-
-
-@pytest.mark.slow
 def test_lf_repeats_the_sweep_after_a_failed_verdict(recorded: Recorded, strict: str) -> None:
     args = (*REPLAY, strict, *FAILING)
     assert recorded.project.pytest(*args).status == 1
@@ -126,22 +90,6 @@ def test_lf_repeats_the_sweep_after_a_failed_verdict(recorded: Recorded, strict:
     assert sum(again.counts().values()) == 12 + 6, "all problems: a verdict is about all of them"
     passed = recorded.project.pytest(*REPLAY, "--lf")
     assert (passed.status, passed.counts()) == (0, {"passed": 18})
-
-
-@pytest.mark.slow
-def test_a_verdict_id_selects_the_whole_sweep(recorded: Recorded, strict: str) -> None:
-    done = recorded.project.pytest(ITEMS[0], *REPLAY, strict, *FAILING)
-    assert done.status == 1
-    assert sum(done.counts().values()) == 12 + 6
-
-
-@pytest.mark.slow
-def test_collect_only_lists_criteria_and_judges_nothing(recorded: Recorded) -> None:
-    done = recorded.project.pytest(*REPLAY, "--collect-only")
-    assert done.status == 0
-    assert f"reported after them: {', '.join(ITEMS)}" in done.lines
-    quiet = recorded.project.pytest(*REPLAY, "--collect-only", "-q")
-    assert "verdict" not in quiet.output
 
 
 @pytest.mark.slow
@@ -174,18 +122,6 @@ def test_new_failures_are_listed_in_their_criterion(recorded: Recorded, tmp_path
 
 
 # ---- outcomes and exit statuses -----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_spent_budget_without_a_verdict_ends_cleanly(project: Project) -> None:
-    """A campaign that only measures has nothing to judge."""
-    project.problem_set("four.csv", PROBLEMS)
-    project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
-    done = project.pytest(
-        "--problem-set", "four.csv", *TWO_KERNELS, "--budget", "1h", "-p", "clock_that_jumps"
-    )
-    assert done.status == 0
-    assert "verdict[" not in done.output
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import pytest
 
 from tests.pytest_project import Finished
 from tests.session.recorded import DEVICE, SET, Recorded, measured, records_of, train_model
-from tests.session.test_display import on_a_terminal, screen
 from tile_oracle.commands.oracle import write_oracle
 from tile_oracle.errors import HarnessError
 from tile_oracle.evaluation.folder_model import Folders
@@ -87,18 +86,6 @@ def test_a_replay_writes_the_same_files_as_a_run(recorded: Recorded, accepted: F
         assert replayed[name].tolist() == original[name].tolist()
 
 
-@pytest.mark.slow
-def test_a_run_folder_replays_like_its_oracle_file(recorded: Recorded, accepted: Finished) -> None:
-    assert accepted.status == 0
-    reports = recorded.project.folder / "reports"
-    done = recorded.project.pytest(
-        "--problem-set", SET, f"--oracle={reports / 'accepted'}", "--kernel-set=tiny", "--run-name=alike"
-    )
-    assert "verdict passed: every criterion is met" in done.output
-    selections = [pd.read_parquet(reports / name / "selection.parquet") for name in ("accepted", "alike")]
-    pd.testing.assert_frame_equal(*selections)
-
-
 # ---- the gate ---------------------------------------------------------------------------------------
 
 
@@ -114,23 +101,6 @@ def test_a_damaged_baseline_is_found_before_the_first_measurement(recorded: Reco
     assert "restore it from version control" in finished.output
     assert "passed" not in finished.output, "it is read before the first kernel is measured"
     assert "Traceback" not in finished.output
-
-
-SWAPPED = """\
-from tile_oracle.features.feature_table import FeatureTable
-
-given = FeatureTable.given
-FeatureTable.given = lambda self, name: given(self, {"tile_m": "tile_n", "tile_n": "tile_m"}.get(name, name))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("accepted")
-def test_worse_features_fail(recorded: Recorded) -> None:
-    recorded.project.write("swapped_tiles.py", SWAPPED)
-    done = recorded.project.pytest(*SHIPPED, "-p", "swapped_tiles")
-    assert done.status == 1
-    assert "verdict FAILED: criteria not met: " in done.output
 
 
 @pytest.mark.slow
@@ -153,32 +123,12 @@ def test_an_unrecorded_pick_lowers_the_coverage(recorded: Recorded, tmp_path: Pa
 # ---- pytest's own options ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("accepted")
-@pytest.mark.parametrize(("expression", "pairs"), [("compv3 and 64x64x64", 12), ("not compv3", 48)])
-def test_k_selects_pairs(recorded: Recorded, expression: str, pairs: int) -> None:
-    done = recorded.project.pytest(*SHIPPED, "-v", "-k", expression)
-    assert f"12 problems, {pairs} pairs replayed, {96 - pairs} deselected" in done.output
-    outcomes = done.outcomes()
-    assert sum("test_problem[" in name for name in outcomes if outcomes[name] == "PASSED") == 12
-
-
 @pytest.mark.usefixtures("accepted")
 def test_a_kernel_filter_narrows_the_pool(recorded: Recorded) -> None:
     done = recorded.project.pytest(*SHIPPED, "--kernel-filter", "pipeline == 'mem'")
     assert done.status == Outcome.NO_BASELINE
     assert "12 problems, 48 pairs replayed" in done.output
     assert "note: 4 recorded kernels are not candidates in --kernel-set tiny" in done.output
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("accepted")
-def test_several_workers_replay_the_same(recorded: Recorded) -> None:
-    done = recorded.project.pytest(*SHIPPED, "-n", "2", "-k", "compv3 or mem", "--run-name=workers")
-    assert done.status == 0, done.output
-    assert "12 problems, 96 pairs replayed" in done.output
-    assert "verdict passed" in done.output
-    assert figures(recorded, "workers") == figures(recorded, "accepted")
 
 
 @pytest.mark.slow
@@ -191,34 +141,6 @@ def test_a_resumed_replay_adds_no_duplicates(recorded: Recorded) -> None:
     rows = pd.read_parquet(recorded.project.folder / "reports" / "resumed" / "measurements")
     assert len(rows) == len(recorded.records)
     assert not rows.duplicated(["problem", "kernel", "round"]).any()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("accepted")
-def test_a_user_s_test_gets_recorded_measurements(recorded: Recorded) -> None:
-    recorded.project.write(
-        "test_own.py",
-        """\
-        def test_it(problem, kernel, measure):
-            assert measure(problem, kernel).tflops > 0
-        """,
-    )
-    pair = f"{recorded.problems[0].id}-{recorded.kernels[0].short_name}"
-    of_a_pair = f"tile_oracle::test_kernel[{pair}]"
-    done = recorded.project.pytest("test_own.py", of_a_pair, *SHIPPED, "--model=none")
-    assert done.status == 0, done.output
-    assert done.counts() == {"passed": 97}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("accepted")
-def test_the_live_line_of_a_replay_counts_problems(recorded: Recorded) -> None:
-    written = on_a_terminal(recorded.project, 80, *SHIPPED)
-    assert "[ 0/12] " in written
-    assert "  replaying" in written
-    assert "judging the picks and writing the report" in written
-    assert "building kernels" not in written
-    assert not any("replaying" in line or "judging" in line for line in screen(written))
 
 
 def test_a_user_s_test_gets_all_recorded_measurements_of_a_problem(recorded: Recorded) -> None:

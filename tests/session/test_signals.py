@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from contextlib import suppress
@@ -45,21 +44,6 @@ def test_a_signal_seals_the_journals_and_prints_how_to_resume(
         return  # the end was the same: so is what follows
     resumed = project.pytest(*SWEEP, "--resume")
     assert resumed.status == 0, resumed.output[-3000:]
-    records = project.records()
-    assert len(records[records["round"] == 0]) == PAIRS
-    assert twice(records).empty
-
-
-@pytest.mark.slow
-def test_a_stopped_device_is_replaced(project: Project) -> None:
-    project.problem_set("four.csv", PROBLEMS)
-    process, begin = project.start_held(5, *SWEEP, "-n2")
-    stopped = min(pid for pid, command in children(process.pid).items() if "device_process" in command)
-    os.kill(stopped, signal.SIGSTOP)
-    project.let_go()
-    finished = end_of(process, begin)
-    assert finished.status == 0, finished.output[-3000:]
-    wait_until(lambda: has_ended(stopped))
     records = project.records()
     assert len(records[records["round"] == 0]) == PAIRS
     assert twice(records).empty

@@ -64,25 +64,6 @@ def test_a_session_measures_checks_ranks_and_judges(measured: Measured) -> None:
 
 
 @pytest.mark.slow
-def test_its_records_are_replayed_and_judged_by_the_baseline(measured: Measured) -> None:
-    replayed = measured.project.pytest(*SESSION, f"--oracle={measured.run}", environment=INSTALLED)
-    assert replayed.status == 0, replayed.output
-    assert "coverage      4 of 4 problems" in replayed.output
-    assert "verdict passed: every criterion is met" in replayed.output
-
-
-@pytest.mark.slow
-def test_a_model_is_trained_on_it_and_picks(measured: Measured) -> None:
-    trained = measured.command(
-        "train", measured.run, "-o", "models/softmax", "--folds", 2, "--recipe", "log_time"
-    )
-    assert trained.returncode == 0, trained.stderr
-    picked = measured.command("predict", "row_softmax-fp32-r5-c200", "--model", "models/softmax")
-    assert "row_softmax_fp32_block" in picked.stdout
-    assert measured.command("evaluate", "models/softmax", measured.run).returncode == 0
-
-
-@pytest.mark.slow
 def test_commands_know_it(measured: Measured) -> None:
     assert (
         "row_softmax_fp32_block4"

@@ -16,7 +16,6 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.tree_targets import label
@@ -152,20 +151,6 @@ def test_no_fold_is_trained_on_held_out_shapes(grouping: str, monkeypatch: pytes
         held = own[own["problem"].isin(found.table.loc[found.table["fold"] == fold, "problem"])]
         assert is_auxiliary(seen).any()
         assert not shapes(seen, names) & shapes(held, names)
-
-
-@pytest.mark.slow
-def test_auxiliary_data_helps_where_own_problems_are_few() -> None:
-    own = training_rows(records_of("forward", 3)).table
-    others = training_rows(records_of("bwd_data", 120, seed=1)).table
-    judged = training_rows(records_of("forward", 60, seed=2)).table
-    groups = group_codes(judged)
-    alone, taught = (
-        picked(judged, fit(ORDER, rows, "gfx950", Effort()).tflops(judged, groups))
-        for rows in (own, with_auxiliary(own, others))
-    )
-    assert taught > alone + 0.02
-    assert taught > 0.97
 
 
 @pytest.mark.slow

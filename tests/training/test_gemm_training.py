@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.exploration.search import Space, search
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.features.hardware import hardware_features
-from tile_oracle.features.schemas import schema_named, work_of
+from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import find_aliases
-from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.kernel import GemmKernel
-from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import gemm_pool
 from tile_oracle.record.schema import arrow_schema
@@ -68,32 +61,6 @@ def make_records(
     return pd.DataFrame(rows).reindex(columns=arrow_schema("gemm").names).assign(time=pd.NaT)
 
 
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(
-    st.tuples(*[st.integers(1, 20000)] * 3),
-    st.sampled_from(GEMM_LAYOUTS),
-    st.sampled_from(("bf16", "fp8")),
-    st.integers(1, 4),
-)
-def test_features_are_numbers_in_their_ranges(
-    sizes: tuple[int, int, int], layout: str, dtype: str, split_k: int
-) -> None:
-    problem = GemmProblem(dtype, layout, *sizes, min(split_k, sizes[2]))
-    pool = gemm_pool(dtype, layout, "gfx950")[::40]
-    rows = pair_columns([problem], pool)
-    for name in ("gemm_own_1", "gemm_universal_55", "gemm_universal_72"):
-        schema = schema_named(name)
-        values = dict(zip(schema.names, schema.compute(rows, hardware_features("gfx950")).T, strict=True))
-        assert all(np.isfinite(column).all() for column in values.values())
-        for share in ("fill", "fill_k", "tail", "overall_tile_efficiency"):
-            if share in values:
-                assert ((values[share] > 0) & (values[share] <= 1)).all()
-    work = work_of(rows)
-    assert set(work.flops) == {float(problem.flops)}
-    assert set(work.bytes) == {float(problem.bytes)}
-
-
 def test_own_features_match_a_hand_calculation() -> None:
     problem = GemmProblem("bf16", "rcr", 200, 4096, 512, 2)
     kernel = parse_kernel_name(
@@ -124,35 +91,6 @@ def test_folds_keep_all_layouts_of_a_size_together() -> None:
     assert len(set(fold_codes(rows, "family"))) == 3
     with pytest.raises(ModelError, match="grouping 'x' is not one of"):
         fold_codes(rows, "x")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["log_time", "two_orders", "published"])
-def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path) -> None:
-    records = make_records()
-    model = train(records, RECIPES[recipe].for_op("gemm").with_trees(100), n_splits=3)
-    assert (model.spec.op_type, model.spec.dtype, model.spec.direction) == ("gemm_universal", "bf16", None)
-    assert len(model.checks) == 2
-    model.save(tmp_path / "model")
-    predictor = Predictor.load(tmp_path / "model")
-    evaluation = evaluate("x", records, rank_recorded(picker_for(str(predictor.folder), records), records)[0])
-    assert evaluation.headlines["mean"].value > 97
-    assert {"tiny M", "small M", "medium M", "large M", "rcr", "rrr", "oracle mem"} & set(
-        evaluation.report.slices["slice"]
-    ) >= {"tiny M", "large M", "rcr", "rrr"}
-    found = {
-        layout: models_for(Kind.of("gemm", dtype="bf16", layout=layout), "gfx950", [tmp_path]).folder
-        for layout in ("rcr", "rrr", "crr")
-    }
-    model_folder = tmp_path / "model"
-    assert found == {"rcr": model_folder, "rrr": model_folder, "crr": None}, "no record is of crr"
-    convolution = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
-    assert models_for(convolution, "gfx950", [tmp_path]).considered == ()
-    problem = GemmProblem("bf16", "rcr", 32, 2048, 2048)
-    ranked = predictor.rank(problem, kernels())
-    assert sorted(k.name for k, _ in ranked) == sorted(k.name for k in kernels())
-    with pytest.raises(ModelError, match="was trained for bf16, not fp16"):
-        predictor.rank(GemmProblem("fp16", "rcr", 1, 1, 1), [])
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +16,6 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.processes import LONGEST_S
 from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_features
@@ -151,35 +149,6 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads() -> None:
         command = [sys.executable, "-c", _GROWN, count]
         found.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(found) == 1
-
-
-_GROWS_LONG = """
-import functools, signal
-from tests.training.test_grow_network import grown, made_records
-from tile_oracle.training import grow_network
-from tile_oracle.training.grow_network import NetworkSettings
-from tile_oracle.training.training_rows import training_rows
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-rows = training_rows(made_records(12)).table
-gradients, begins = grow_network._gradients, functools.cache(lambda: print("begins", flush=True))
-grow_network._gradients = lambda *given: (begins(), gradients(*given))[1]
-grown(rows, NetworkSettings(hidden=(64,), count=3, epochs=10_000_000))
-"""
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_the_training_at_once() -> None:
-    training = subprocess.Popen(
-        [sys.executable, "-c", _GROWS_LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert training.stdout.readline() == "begins\n"
-        training.send_signal(signal.SIGINT)
-        _, said = training.communicate(timeout=LONGEST_S)
-    finally:
-        training.kill()
-    assert "KeyboardInterrupt" in said
 
 
 @pytest.mark.slow

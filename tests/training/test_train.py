@@ -18,7 +18,6 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.tree_targets import TARGETS
 from tile_oracle.model.trees import TreeData, TreeSettings, grow
-from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
@@ -89,19 +88,6 @@ def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
     assert set(table.loc[table["problem"] == problems[8].id, "fold"]) == {-1}
     assert np.isfinite(table["predicted_tflops"]).all()
     assert table["fold"].max() == 4
-
-
-@pytest.mark.slow
-def test_each_direction_has_its_own_model() -> None:
-    forward = make_records(make_problems(6), make_kernels()[:4], arch="cpu")
-    rows = forward.assign(direction="bwd_data", latency_ms=forward["latency_ms"] * 50)
-    rows["problem"] = [GroupedConvProblem.from_row(row).id for row in rows.to_dict("records")]
-    rows["kernel"] = rows["kernel"].str.replace("forward", "bwd_data")
-    alone = out_of_fold(forward, "cpu").set_index(["problem", "kernel"])["predicted_tflops"]
-    both = out_of_fold(pd.concat([forward, rows], ignore_index=True), "cpu")
-    both = both.set_index(["problem", "kernel"])["predicted_tflops"]
-    assert len(both) == 48
-    assert both.reindex(alone.index).to_numpy() == pytest.approx(alone.to_numpy())
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.commands.evaluate import picker_for, rank_recorded
-from tile_oracle.compiling.builder import Builder
-from tile_oracle.compiling.prebuild import prebuild
-from tile_oracle.errors import BuildError, ModelError
+from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
 from tile_oracle.features.columns import pair_columns
@@ -207,18 +205,3 @@ def test_a_damaged_table_is_reported(folder: Path, tmp_path: Path) -> None:
             CodeTable.from_json(value)  # type: ignore[arg-type]
     table = CodeTable({"a": {"vgprs": 3}})
     assert CodeTable.from_json(table.as_json()) == table
-
-
-@pytest.mark.slow
-def test_a_prebuilt_folder_gives_the_facts_of_its_kernels(tmp_path: Path) -> None:
-    with Builder(arch="gfx950", build_dir=tmp_path / "cache", jobs=1, runs_here=False) as builder:
-        prebuild(builder, [CONV], tmp_path / "ahead")
-    other = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3")
-    table = CodeTable.of_build(tmp_path / "ahead", [CONV.name, other.name, "gemm_x"])
-    assert set(table.facts) == {CONV.name}
-    figures = table.facts[CONV.name]
-    assert figures["vgprs"] > 16
-    assert figures["lds_bytes"] >= (64 + 128) * 64 * 2
-    assert figures["binary_bytes"] > 1000
-    with pytest.raises(BuildError):
-        CodeTable.of_build(tmp_path, [CONV.name])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,32 +108,6 @@ def test_the_reference_is_the_sum_of_products(layout: str, sizes: tuple[int, int
 
 SHAPES = "layout,M,N,K\nrcr,1,64,64\nrrr,24,40,56\ncrr,17,1,33\n"
 QUICK = ("--kernel-set", "tiny", *SHORTLY, "--kernel-filter", "tile_m == 16", "--allow=no-baseline")
-
-
-@pytest.mark.slow
-def test_a_session_measures_records_judges_and_resumes(make_project: Callable[[], Project]) -> None:
-    project = make_project()
-    project.write("mine.csv", SHAPES)
-    done = project.pytest("--problem-set", "mine.csv", *QUICK, "-v")
-    assert done.status == 0, done.output
-    assert done.counts() == {"passed": 6, "skipped": 6}
-    records = project.records()
-    assert set(records["op"]) == {"gemm"}
-    assert set(records[records["round"] == 0]["status"]) == {"ok"}
-    assert records["source_hash"].notna().all()
-    assert set(records["problem"]) == {
-        "gemm-bf16-rcr-m1-n64-k64", "gemm-bf16-rrr-m24-n40-k56", "gemm-bf16-crr-m17-n1-k33",
-    }  # fmt: skip
-    assert {"M", "N", "K", "split_k", "layout", "warp_m", "persistent"} <= set(records.columns)
-    assert "Hi" not in records
-    ids = [name for name in done.outcomes() if "gemm-bf16-rcr-m1-n64-k64-" in name]
-    assert len(ids) == 2
-    again = project.pytest("--problem-set", "mine.csv", *QUICK, "--resume")
-    assert again.counts() == {"passed": 6, "skipped": 6}
-    assert len(project.runs) == 1
-    assert len(project.records()) == len(records)
-    run: Path = project.runs[0]
-    assert "tiny M" in (run / "report.html").read_text()
 
 
 @pytest.mark.slow
