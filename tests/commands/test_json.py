@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from tests.made_records import make_problems
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded, records_of
 from tile_oracle.cli import main
-from tile_oracle.commands.arguments import Argument, Group
 from tile_oracle.commands.json_output import json_text
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
 from tile_oracle.record.dataset_file import write_dataset
@@ -128,15 +127,7 @@ def test_every_command_with_a_table_is_tested() -> None:
     tested = [named_command(called_today(case.words.split())) for case in (*FAST, *SLOW)]
     assert {one.name for one in tested if one} | WITHOUT_TABLE == set(COMMANDS)
     for one in filter(None, tested):
-        assert any("--json" in names for names in names_of(one.load().ARGUMENTS)), one.name
-
-
-def names_of(arguments: Iterable[Argument | Group]) -> Iterator[tuple[str, ...]]:
-    for one in arguments:
-        if isinstance(one, Argument):
-            yield one.names
-        else:
-            yield from names_of(one.arguments)
+        assert any("--json" in argument.names for argument in one.load().ARGUMENTS), one.name
 
 
 @pytest.mark.parametrize("words", ["evaluate models/made_up measured.parquet", "portfolio measured.parquet"])

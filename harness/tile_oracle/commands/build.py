@@ -7,12 +7,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
-from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, argument, flag, take_source
+from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, argument_table, take_source
 from tile_oracle.commands.kernel_choice import kinds_to_build, own_kernels
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernel
-from tile_oracle.commands.kinds import KIND_ARGUMENTS
+from tile_oracle.commands.kinds import KINDS
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import REFUSE, Builder
 from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource
@@ -20,6 +19,7 @@ from tile_oracle.compiling.prebuild import PrebuiltReport, Progress, build_all, 
 from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
+from tile_oracle.operation import operation_names
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.process.cores import usable_cores
@@ -56,25 +56,25 @@ ABOUT = (
     "Compiles all kernels of a pool into a folder with a manifest. Kernels that do not compile are\n"
     "listed with the end of the compiler's log, and make the exit status 1."
 )
-ARGUMENTS = (
-    argument("-o --output", "DIR", "the folder to fill", type=Path, required=True),
-    argument("--kernel-set", "NAME", "rule set", default="default"),
-    argument("--kernel-filter", "EXPRESSION", "only kernels for which this holds"),
-    argument("--problem-set", "NAMES", "build what the problems of these sets need (recommended)"),
-    *KIND_ARGUMENTS,
-    argument("--arch", None, "cpu, gfx950, gfx942, gfx90a or sm_90", default="cpu"),
-    argument("--isa", "NAME", "instruction set", default="native"),
-    TOOLCHAIN,
-    CK_TILE,
-    KERNELS,
-    flag(
-        "--verify",
-        "AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier, and count those for "
-        "which this is not proven; with any of these the exit status is 3",
-    ),
-    argument("-j --jobs", "N", "compilers at once (default: one per core)", type=int),
-    BUILD_DIR,
-    argument("--compile-timeout", "S", "time limit for one kernel, seconds", type=float, default=300.0),
+ARGUMENTS = argument_table(
+    f"""
+-o --output DIR!  the folder to fill
+--kernel-set NAME=default  rule set
+--kernel-filter EXPRESSION  only kernels for which this holds
+--problem-set NAMES  build what the problems of these sets need (recommended)
+{KINDS}
+--arch ARCH=cpu  cpu, gfx950, gfx942, gfx90a or sm_90
+--isa NAME=native  instruction set
+{TOOLCHAIN}
+{CK_TILE}
+{KERNELS}
+--verify  AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier, and count those for which
+    this is not proven; with any of these the exit status is 3
+-j --jobs N  compilers at once (default: one per core)
+{BUILD_DIR}
+--compile-timeout S=300  time limit for one kernel, seconds
+""",
+    op=operation_names(),
 )
 
 

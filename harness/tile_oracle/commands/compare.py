@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from tile_oracle.commands.arguments import argument, json_file
-from tile_oracle.commands.json_output import put_json, put_text
+from tile_oracle.commands.arguments import AS_JSON, argument_table
+from tile_oracle.commands.json_output import STDOUT, put_json, put_text
 from tile_oracle.errors import HarnessError
 
 FAIL_ON = ("slower", "cannot-tell", "oracle-changed", "pick-changed", "lost", "failing", "gone")
@@ -26,31 +26,19 @@ of a session. docs/compare.md has the outcomes and their statistics.
 
 
 ABOUT = "Compares two sets of measurements problem by problem, or two models on one set."
-ARGUMENTS = (
-    argument("old", "OLD", "a run, records, an oracle file or a baseline; or a model"),
-    argument("new", "NEW", "the same for the new side"),
-    argument("--records", "RECORDS", "compare models, judged by these measurements", nargs="+"),
-    argument(
-        "--by", None, "whose time is compared (default: oracle)", choices=("oracle", "pick"), default="oracle"
-    ),
-    argument(
-        "--same",
-        "PERCENT",
-        "a problem whose interval lies within this change is the same (default: 1)",
-        type=float,
-        default=1.0,
-    ),
-    argument(
-        "--fail-on", "WHAT,...", f"exit with 1 if any of these was found: {', '.join(FAIL_ON)}", default=""
-    ),
-    json_file("the comparison"),
-    argument("--markdown", "FILE", "write the comparison as Markdown; - prints it"),
-    argument(
-        "--pairs", "FILE", "with --records: write what would settle the open problems, for pytest --pairs"
-    ),
-    argument("--problem-set", "SET", "with --pairs: the records' problem set, for the command that settles"),
-    argument("--html", "FILE", "write the comparison as a page"),
-)
+ARGUMENTS = argument_table(f"""
+old OLD  a run, records, an oracle file or a baseline; or a model
+new NEW  the same for the new side
+--records RECORDS...  compare models, judged by these measurements
+--by oracle|pick=oracle  whose time is compared
+--same PERCENT=1  a problem whose interval lies within this change is the same
+--fail-on WHAT,...=  exit with 1 if any of these was found: {", ".join(FAIL_ON)}
+--json [FILE]  the comparison {AS_JSON}
+--markdown FILE  write the comparison as Markdown; - prints it
+--pairs FILE  with --records: write what would settle the open problems, for pytest --pairs
+--problem-set SET  with --pairs: the records' problem set, for the command that settles
+--html FILE  write the comparison as a page
+""")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +68,7 @@ def _measurements(args: argparse.Namespace) -> int:
     outputs = [(args.markdown, markdown(comparison))]
     if args.html:
         outputs.append((args.html, comparison_html(comparison)))
-    if "-" not in (args.json, args.markdown):
+    if STDOUT not in (args.json, args.markdown):
         print("\n".join(terminal_lines(comparison)))
     put_json(args.json, comparison_document(comparison))
     for place, text in outputs:

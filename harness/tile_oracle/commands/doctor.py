@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.commands.arguments import BUILD_DIR, argument, json_flag
+from tile_oracle.commands.arguments import BUILD_DIR, ONLY_JSON, argument_table
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
@@ -100,25 +100,14 @@ class TargetFindings:
         return all(finding.state != BAD for finding in self.findings if finding.what == DEVICE)
 
 
-ARGUMENTS = (
-    BUILD_DIR,
-    argument(
-        "--ck-tile",
-        "DIR",
-        "a checkout of Composable Kernel or a ROCm install to look at (default: ROCm's, if it is there)",
-        type=Path,
-    ),
-    json_flag("the findings"),
-    argument(
-        "--seal",
-        "MODEL",
-        "trust the files of these model folders as they are, and write their digests into "
-        "train_manifest.json and into the baselines. For files changed on purpose; what writes models and "
-        "oracles does it itself",
-        nargs="+",
-        type=Path,
-    ),
-)
+ARGUMENTS = argument_table(f"""
+{BUILD_DIR}
+--ck-tile DIR  a checkout of Composable Kernel or a ROCm install to look at (default: ROCm's, if it is there)
+--json  print the findings {ONLY_JSON}
+--seal FOLDER...  trust the files of these model folders as they are, and write their digests into
+    train_manifest.json and into the baselines. For files changed on purpose; what writes models and oracles
+    does it itself
+""")
 
 
 def run(args: argparse.Namespace) -> int:

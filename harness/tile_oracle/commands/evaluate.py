@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import RECORDS, argument, json_file
+from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP, argument_table
 from tile_oracle.commands.json_output import STDOUT, put_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
@@ -42,12 +42,12 @@ problems, and what lies outside of its training.
 
 
 ABOUT = "Ranks the measured kernels of every recorded problem and compares picks with oracles."
-ARGUMENTS = (
-    argument("model", "MODEL", "a model folder, a file of picks, or a picker (docs/pickers.md)"),
-    replace(RECORDS, attributes={**RECORDS.attributes, "nargs": "*"}),
-    argument("--worst", "N", "problems to show", type=int, default=10),
-    json_file("all metrics"),
-)
+ARGUMENTS = argument_table(f"""
+model MODEL  a model folder, a file of picks, or a picker (docs/pickers.md)
+records [RECORDS...]  {RECORDS_HELP}
+--worst N=10  problems to show
+--json [FILE]  all metrics {AS_JSON}
+""")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from tile_oracle.commands.arguments import Group, argument, flag, json_flag, one_of
+from tile_oracle.commands.arguments import ONLY_JSON, argument_table
 from tile_oracle.commands.kernel_choice import kernels_to_export
 from tile_oracle.commands.parity import check
 from tile_oracle.errors import ModelError
@@ -44,36 +43,20 @@ ABOUT = (
     "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
     "answers as `tile-oracle pick --predictions`, bit for bit."
 )
-ARGUMENTS = (
-    argument("model", "MODEL", "model folder, or the name of one in models/ or of a shipped one"),
-    argument("problems", "PROBLEM", "--check: problem id, dimensions, a set's name or a file", nargs="*"),
-    argument("-o --output", "DIR", "folder to write"),
-    one_of(
-        argument("--kernel-set", "SET", "the kernels of a rule set, for the model's problems"),
-        argument("--kernels", "FILE", "file of kernel names, one per line"),
-    ),
-    Group(
-        (
-            flag("--check", "ask the picker and the model for every kernel, and compare all that they say"),
-            argument("--export", "PLACE", "what was exported: the folder, or a .selector file", type=Path),
-            argument(
-                "--ck-tile",
-                "DIR",
-                "the dispatcher's C++ heuristic (ml_heuristic.hpp, or that of attention) in a checkout of "
-                "Composable Kernel",
-                type=Path,
-            ),
-            argument(
-                "--c-predictor",
-                "FILE",
-                "a C file made from the model's trees, such as rocKE's; MODEL may be a LightGBM file",
-                type=Path,
-            ),
-            json_flag("the counts and first differences"),
-        ),
-        "a deployed picker",
-    ),
-)
+ARGUMENTS = argument_table(f"""
+model MODEL  model folder, or the name of one in models/ or of a shipped one
+problems [PROBLEM...]  --check: problem id, dimensions, a set's name or a file
+-o --output DIR  folder to write
+--kernel-set SET  the kernels of a rule set, for the model's problems
+--kernels FILE  file of kernel names, one per line
+a deployed picker:
+--check  ask the picker and the model for every kernel, and compare all that they say
+--export PLACE  what was exported: the folder, or a .selector file
+--ck-tile DIR  the dispatcher's C++ heuristic (ml_heuristic.hpp, or that of attention) in a checkout of
+    Composable Kernel
+--c-predictor FILE  a C file made from the model's trees, such as rocKE's; MODEL may be a LightGBM file
+--json  print the counts and first differences {ONLY_JSON}
+""")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         return check(args)
     if args.output is None:
         raise ModelError("name the folder to write with -o, or what is deployed with --check")
+    if args.kernel_set and args.kernels:
+        raise ModelError("--kernel-set and --kernels both name the kernels: leave one out")
     folder = folder_of_model(args.model)
     kernels, names = kernels_to_export(folder, args)
     done = export_model(folder, kernels, args.output, names)

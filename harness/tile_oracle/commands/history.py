@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from tile_oracle.commands.arguments import argument, json_file
+from tile_oracle.commands.arguments import AS_JSON, argument_table
 from tile_oracle.commands.json_output import STDOUT, put_json, write_text
 
 PAGE = "history.html"
@@ -25,11 +24,11 @@ ABOUT = (
     "Reads the reports of all runs below FOLDER and writes one page over them: one series for each "
     "problem set, kernel set and architecture, replays apart. Prints the newest runs and the steps."
 )
-ARGUMENTS = (
-    argument("folder", "FOLDER", "where the runs are", type=Path, nargs="?", default=Path("reports")),
-    argument("-o --out", "PAGE", f"where the page goes (default: FOLDER/{PAGE})", type=Path),
-    json_file("the history"),
-)
+ARGUMENTS = argument_table(f"""
+folder [FOLDER=reports]  where the runs are
+-o --out PAGE  where the page goes (default: FOLDER/{PAGE})
+--json [FILE]  the history {AS_JSON}
+""")
 
 
 def run(args: argparse.Namespace) -> int:

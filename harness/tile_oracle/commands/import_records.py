@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import argument, flag
+from tile_oracle.commands.arguments import argument_table
 from tile_oracle.commands.json_output import write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file, write_records
@@ -39,46 +39,26 @@ ABOUT = (
     "records. Rows that contradict themselves, their kernel or the device are refused and counted, with the "
     "first of each reason. Rows that say that their result is not right get the status wrong."
 )
-ARGUMENTS = (
-    argument("files", "FILE", "CSV, JSON, log, parquet file, or a run's folder", nargs="+"),
-    argument("--arch", "ARCH", "architecture that was measured, such as gfx950", required=True),
-    argument(
-        "-o --out",
-        "OUT",
-        "parquet file to write; its problems are written beside it, as gfx950_problems.csv is for "
-        "gfx950.parquet",
-        required=True,
-    ),
-    argument(
-        "--dtype",
-        None,
-        "data type of a sweep of CK DSL (default: what the file's name says)",
-        choices=("bf16", "fp16", "fp32"),
-    ),
-    argument(
-        "--layout",
-        None,
-        "memory order of A, B and C in a tuner's file that does not state it (Triton, Inductor)",
-        choices=GEMM_LAYOUTS,
-        default="",
-    ),
-    argument(
-        "--device", "NAME", "take the rows of this device from a file of several; all: they are of one model"
-    ),
-    argument(
-        "--op",
-        "OP",
-        f"take the rows of this operation, of {', '.join(operation_names())} (default: those of most rows)",
-        choices=operation_names(),
-        default="",
-    ),
-    flag("--trust-unverified", "keep rows that left their output unwritten as ok, as published results do"),
+ARGUMENTS = argument_table(
+    f"""
+files FILE...  CSV, JSON, log, parquet file, or a run's folder
+--arch ARCH!  architecture that was measured, such as gfx950
+-o --out FILE!  parquet file to write; its problems are written beside it, as gfx950_problems.csv is for
+    gfx950.parquet
+--dtype bf16|fp16|fp32  data type of a sweep of CK DSL (default: what the file's name says)
+--layout LAYOUT=  memory order of A, B and C in a tuner's file that does not state it (Triton, Inductor)
+--device NAME  take the rows of this device from a file of several; all: they are of one model
+--op OP=  take the rows of this operation, of {", ".join(operation_names())} (default: those of most rows)
+--trust-unverified  keep rows that left their output unwritten as ok, as published results do
+""",
+    layout=GEMM_LAYOUTS,
+    op=operation_names(),
 )
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the records and reports how many rows were kept and refused. Raises RecordError, RuleError."""
-    if not str(args.out).endswith(".parquet"):
+    if args.out.suffix != ".parquet":
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []
     for path in steps("importing files", args.files):
@@ -92,20 +72,20 @@ def run(args: argparse.Namespace) -> int:
     op_of(frame["op"].iloc[0] for frame in frames)
     records = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     write_records(records, args.out)
-    problems = _write_problem_set(records, args.files, Path(args.out))
+    problems = _write_problem_set(records, args.files, args.out)
     print(
         f"{len(records)} records of {records['problem'].nunique()} problems and "
         f"{records['kernel'].nunique()} kernels in {args.out}, the problems in {problems}"
     )
-    print(f"replay them: pytest --oracle={shlex.quote(args.out)}")
+    print(f"replay them: pytest --oracle={shlex.quote(str(args.out))}")
     return 0
 
 
-def _write_problem_set(records: pd.DataFrame, files: Sequence[str], out: Path) -> Path:
+def _write_problem_set(records: pd.DataFrame, files: Sequence[Path], out: Path) -> Path:
     """Returns the recorded problems as a set, beside the records. Raises RecordError."""
     recorded = problem_set_of_ids(map(str, records["problem"].unique()), out)
     path = out.with_name(f"{out.stem}_problems.csv")
-    provenance = f"the problems of {out.name}, imported from {', '.join(Path(file).name for file in files)}"
+    provenance = f"the problems of {out.name}, imported from {', '.join(file.name for file in files)}"
     text = format_problem_set(recorded.problems, recorded.sources, plain_name(provenance))
     write_text(path, text)
     return path

@@ -14,7 +14,8 @@ from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 
-STDOUT = "-"
+STDOUT = Path("-")
+"""The FILE that means standard output."""
 
 
 def progress_stream(args: argparse.Namespace) -> TextIO:
@@ -33,18 +34,18 @@ def print_json(document: object) -> None:
     sys.stdout.write(json_text(document))
 
 
-def put_json(place: str | Path | None, document: object) -> None:
+def put_json(place: Path | None, document: object) -> None:
     """Prints the document (`-`) or writes it to a file; None: neither. Raises RecordError."""
     if place is not None:
         put_text(place, json_text(document))
 
 
-def put_text(place: str | Path, text: str) -> None:
+def put_text(place: Path, text: str) -> None:
     """Prints a text (`-`) or writes it to a file. Raises RecordError."""
-    if str(place) == STDOUT:
+    if place == STDOUT:
         sys.stdout.write(text)
     else:
-        write_text(Path(place), text)
+        write_text(place, text)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tile_oracle.arch import known_archs, load_arch
-from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, TOOLCHAIN, argument, count, flag, json_flag
+from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, ONLY_JSON, TOOLCHAIN, argument_table
 from tile_oracle.commands.features import features_document, features_lines
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
@@ -23,9 +23,10 @@ from tile_oracle.commands.kernel_pools import (
     write_list,
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
-from tile_oracle.commands.kinds import KIND_ARGUMENTS
+from tile_oracle.commands.kinds import KINDS
 from tile_oracle.compiling.drift import drift, read_version
 from tile_oracle.errors import RuleError
+from tile_oracle.operation import operation_names
 from tile_oracle.pool import list_rule_sets
 from tile_oracle.pool.kernel_filter import filter_fields
 
@@ -71,70 +72,36 @@ ABOUT = (
 EXAMPLES = f"""{_EXAMPLES}{_fields("grouped_conv")}
 fields of GEMM kernels:
 {_fields("gemm")}"""
-ARGUMENTS = (
-    argument(
-        "name",
-        "NAME",
-        "a kernel's full or short name: explain it; with --verify: a file to verify",
-        nargs="?",
-    ),
-    argument(
-        "--features",
-        "SCHEMA",
-        "list the feature schemas; of a SCHEMA its columns with their meaning",
-        nargs="?",
-        const="",
-    ),
-    argument("--arch", "ARCH", f"one of {', '.join(known_archs())} (default: all of the set)"),
-    *KIND_ARGUMENTS,
-    argument(
-        "--kernel-set",
-        "SET",
-        f"{', '.join(list_rule_sets())}, or the path of a .json or a .conf file",
-        default="default",
-    ),
-    argument(
-        "--ck-tile",
-        "DIR",
-        "a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are",
-        type=Path,
-    ),
-    KERNELS,
-    argument("--kernel-filter", "EXPR", "only the kernels for which this is true"),
-    flag("--list", "print the names, one per line"),
-    flag("--refused", "explain which kernels the architectures refuse (with --list: one line per kernel)"),
-    argument(
-        "-o --output",
-        "FILE",
-        "write the kernels to a file: a dispatcher's instance list (.json), or names, one per line (.txt)",
-        type=Path,
-    ),
-    flag(
-        "--facts",
-        "compile the kernels for the GPU --arch and show the resources that each uses; exit status 1 when "
-        "a kernel spills, uses scratch memory, needs too much LDS or does not compile",
-    ),
-    flag(
-        "--verify",
-        "compile the kernels for an AMD GPU and prove from their machine code that loads are waited "
-        "for, accesses to LDS are ordered, and wait states are kept; exit status 1 with findings (--list: "
-        "all of them), 3 if some kernels are not proven. With a path as NAME: verify that file, assembly, a "
-        "code object or the archive of a kernel in Triton",
-    ),
-    argument("--sample", "N", "--facts and --verify for N of the kernels, chosen at random", type=count),
-    argument("--seed", "S", "--sample chooses others with another S", type=int, default=1),
-    argument(
-        "--diff",
-        ("A", "B"),
-        "compare two versions of a pool, folders of tile-oracle build; exit status 1 when they differ",
-        type=Path,
-        nargs=2,
-    ),
-    json_flag("everything that is shown, complete,"),
-    TOOLCHAIN,
-    argument("-j --jobs", "N", "compilers at once (default: one per core)", type=count),
-    BUILD_DIR,
-    argument("--first", "N", "reasons or names shown", type=count, default=20),
+ARGUMENTS = argument_table(
+    f"""
+name [NAME]  a kernel's full or short name: explain it; with --verify: a file to verify
+--features [SCHEMA]  list the feature schemas; of a SCHEMA its columns with their meaning
+--arch ARCH  one of {", ".join(known_archs())} (default: all of the set)
+{KINDS}
+--kernel-set SET=default  {", ".join(list_rule_sets())}, or the path of a .json or a .conf file
+--ck-tile DIR  a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are
+{KERNELS}
+--kernel-filter EXPR  only the kernels for which this is true
+--list  print the names, one per line
+--refused  explain which kernels the architectures refuse (with --list: one line per kernel)
+-o --output FILE  write the kernels to a file: a dispatcher's instance list (.json), or names, one per line
+    (.txt)
+--facts  compile the kernels for the GPU --arch and show the resources that each uses; exit status 1 when a
+    kernel spills, uses scratch memory, needs too much LDS or does not compile
+--verify  compile the kernels for an AMD GPU and prove from their machine code that loads are waited for,
+    accesses to LDS are ordered, and wait states are kept; exit status 1 with findings (--list: all of them),
+    3 if some kernels are not proven. With a path as NAME: verify that file, assembly, a code object or the
+    archive of a kernel in Triton
+--sample N  --facts and --verify for N of the kernels, chosen at random
+--seed N=1  --sample chooses others with another N
+--diff DIR DIR  compare two versions of a pool, folders of tile-oracle build; exit status 1 when they differ
+--json  print everything that is shown, complete, {ONLY_JSON}
+{TOOLCHAIN}
+-j --jobs N  compilers at once (default: one per core)
+{BUILD_DIR}
+--first N=20  reasons or names shown
+""",
+    op=operation_names(),
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from tile_oracle.commands.arguments import argument
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import Operation, operation_named, operation_names
 from tile_oracle.problem import Kind
@@ -15,15 +14,13 @@ _FIELDS = {
     "dtype": "data type: bf16, fp16, fp32, of GEMM also fp8",
     "ndim": "rank of a convolution: 2, 3",
 }
-KIND_ARGUMENTS = (
-    argument(
-        "--op",
-        "OP",
-        f"operation: {', '.join(operation_names())} (default: {operation_names()[0]})",
-        choices=operation_names(),
-    ),
-    *(argument(f"--{name}", "WORDS", f"{text} (several: with commas)") for name, text in _FIELDS.items()),
+KINDS = "\n".join(
+    (
+        f"--op OP  operation: {', '.join(operation_names())} (default: {operation_names()[0]})",
+        *(f"--{name} WORDS  {text} (several: with commas)" for name, text in _FIELDS.items()),
+    )
 )
+"""The arguments that name kinds of problems, for an `argument_table`."""
 
 
 def asked_words(args: argparse.Namespace) -> dict[str, list[str]]:

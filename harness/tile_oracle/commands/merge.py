@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from tile_oracle.commands.arguments import RECORDS, argument, flag, json_flag
+from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, argument_table
 from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import RecordError
 
@@ -28,32 +27,19 @@ ABOUT = (
     "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
     "killed runs, and writes one parquet file atomically. Equal rows give equal bytes, in any order."
 )
-ARGUMENTS = (
-    RECORDS,
-    argument("-o --out", "PATH", "the .parquet file to write", type=Path),
-    argument(
-        "--format",
-        None,
-        "parquet: all records; oracle: what sessions replay",
-        choices=_FORMATS,
-        default="parquet",
-    ),
-    flag(
-        "--align",
-        "scale the times of a problem's other runs to its largest run, by the kernels that both "
-        "measured: devices and days differ by some percent",
-    ),
-    argument("--model", "FOLDER", "oracle: the model's folder to ship it with, instead of -o", type=Path),
-    argument("--problem-set", "SET", "oracle: only the problems of this set (needed with --model)"),
-    argument(
-        "--kernel-set",
-        "RULES",
-        "oracle: the pool that was measured (default: as the runs recorded it, else default)",
-    ),
-    argument("--device", "NAME", "oracle: only the records of this device"),
-    flag("--quiet", "only the summary"),
-    json_flag("the summary"),
-)
+ARGUMENTS = argument_table(f"""
+records RECORDS...  {RECORDS_HELP}
+-o --out PATH  the .parquet file to write
+--format parquet|oracle=parquet  parquet: all records; oracle: what sessions replay
+--align  scale the times of a problem's other runs to its largest run, by the kernels that both measured:
+    devices and days differ by some percent
+--model FOLDER  oracle: the model's folder to ship it with, instead of -o
+--problem-set SET  oracle: only the problems of this set (needed with --model)
+--kernel-set RULES  oracle: the pool that was measured (default: as the runs recorded it, else default)
+--device NAME  oracle: only the records of this device
+--quiet  only the summary
+--json  print the summary {ONLY_JSON}
+""")
 
 
 def run(args: argparse.Namespace) -> int:

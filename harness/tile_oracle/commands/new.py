@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tile_oracle.commands.arguments import Argument, argument
+from tile_oracle.commands.arguments import argument_table
 from tile_oracle.commands.skeletons import KERNELS, OPERATION
 from tile_oracle.errors import OperationError
 from tile_oracle.operation import operation_names
@@ -27,10 +27,10 @@ examples:
   tile-oracle new operation layer_norm     a folder: install it, and run its test
   tile-oracle new kernels my_kernels.py    my_kernels.py and my_kernels.csv
 """
-ARGUMENTS: tuple[Argument, ...] = (
-    argument("what", None, "what to write", choices=("operation", "kernels")),
-    argument("name", "NAME", "the operation's name, or the Python file to write"),
-)
+ARGUMENTS = argument_table("""
+what operation|kernels  what to write
+name NAME  the operation's name, or the Python file to write
+""")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tile_oracle.commands.arguments import argument
+from tile_oracle.commands.arguments import argument_table
 from tile_oracle.errors import HarnessError
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.judge.verdict import NO_MODEL
@@ -47,34 +47,23 @@ ABOUT = (
     "Runs pytest on a named target. The folder --state keeps baselines, a history and the runs. A night "
     "that was killed, or stopped at the end of its budget, is continued by the next one."
 )
-ARGUMENTS = (
-    argument("--problem-set", "SETS", "as pytest's --problem-set", required=True),
-    argument(
-        "--target",
-        "NAME",
-        "the device: gfx950, gfx942, gfx90a, sm_90 or cpu; the night fails if it is missing",
-        required=True,
-    ),
-    argument("--state", "DIR", "what nights share; outside a checkout", required=True),
-    argument("--kept", "DIR", "where baselines and history are, a clone for one (default: STATE/kept)"),
-    argument(
-        "--unfinished",
-        None,
-        "what to do with a night that is not complete (default: resume)",
-        choices=("resume", "anew"),
-        default="resume",
-    ),
-    argument("--keep", "N", "nights to keep (default: 14)", type=int, default=14),
-    argument("--summary", "FILE", "append the summary, as Markdown, to this file"),
-    argument("options", "-- OPTIONS", "further options of pytest", nargs="*"),
-)
+ARGUMENTS = argument_table("""
+--problem-set SETS!  as pytest's --problem-set
+--target NAME!  the device: gfx950, gfx942, gfx90a, sm_90 or cpu; the night fails if it is missing
+--state DIR!  what nights share; outside a checkout
+--kept DIR  where baselines and history are, a clone for one (default: STATE/kept)
+--unfinished resume|anew=resume  what to do with a night that is not complete
+--keep N=14  nights to keep
+--summary FILE  append the summary, as Markdown, to this file
+options [OPTION...]  behind --: further options of pytest
+""")
 
 
 def run(args: argparse.Namespace) -> int:
     """Returns one night; pytest's exit status. Raises HarnessError."""
     _check(args)
-    folder = Path(args.state).expanduser().resolve()
-    state = NightState(folder, Path(args.kept).expanduser().resolve() if args.kept else folder / "kept")
+    folder = args.state.expanduser().resolve()
+    state = NightState(folder, args.kept.expanduser().resolve() if args.kept else folder / "kept")
     with state.locked():
         before = state.unfinished()
         if before is not None and not before.ended:
@@ -98,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         forgotten = state.forget_old(args.keep, night)
         lines = _summary(night, status, whole, verdicts, read_history(state.history))
     if args.summary:
-        _append(Path(args.summary), lines)
+        _append(args.summary, lines)
     print(f"night {night}: {entries[0].outcome} (exit status {_shell_status(status)})")
     if not whole:
         print("the next night continues it, unless --unfinished anew is given")

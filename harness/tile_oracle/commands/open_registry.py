@@ -8,57 +8,27 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tile_oracle.commands.arguments import (
-    BUILD_DIR,
-    CK_TILE,
-    DEFAULT_KERNEL_SET,
-    KERNELS,
-    MODEL,
-    TOOLCHAIN,
-    Argument,
-    argument,
-    take_source,
-)
+from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, take_source
 from tile_oracle.kernel import Kernel, kernel_of_kind
 from tile_oracle.model.fitting_model import lines_on
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.registry import Registry
-from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
+from tile_oracle.registry.rankers import ENGINES, Candidates
 from tile_oracle.selector.solutions import read_names
 from tile_oracle.targets import TargetOptions
 
-
-def registry_arguments(*, arch: bool = True) -> tuple[Argument, ...]:
-    """Returns what a registry is made from: target, pool, model, folders. arch: --arch is among them."""
-    pool = "; default: `default` on a target, and with --arch the model's training kernels" if arch else ""
-    return (
-        argument("--target", "NAME", "auto, cpu, gfx950, gfx942, gfx90a or sm_90", default="auto"),
-        *([_ARCH] if arch else []),
-        argument(
-            "--kernel-set",
-            "NAME",
-            f"the pool, or a list of kernels (.json){pool}",
-            default=None if arch else DEFAULT_KERNEL_SET,
-        ),
-        CK_TILE,
-        KERNELS,
-        MODEL,
-        argument("--tuned", "DIR", "folder of tuned results (default: yours)", type=Path),
-        argument(
-            "--engine",
-            None,
-            "how the model is evaluated: native code, compiled once, or Python",
-            choices=ENGINES,
-            default=AUTO,
-        ),
-        BUILD_DIR,
-        TOOLCHAIN,
-    )
-
-
-_ARCH = argument("--arch", "ARCH", "pick for this architecture, which this machine need not have")
+REGISTRY = f"""\
+--target NAME=auto  auto, cpu, gfx950, gfx942, gfx90a or sm_90
+{CK_TILE}
+{KERNELS}
+--model MODEL  model folder, or the name of one in models/ or of a shipped one (default: the one that fits)
+--tuned DIR  folder of tuned results (default: yours)
+--engine {"|".join(ENGINES)}=auto  how the model is evaluated: native code, compiled once, or Python
+{BUILD_DIR}
+{TOOLCHAIN}"""
+"""The arguments that name a registry's target, kernels, model and folders, for an `argument_table`."""
 
 
 def open_registry(args: argparse.Namespace, problems: Sequence[Problem] = ()) -> Registry:

@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Any
 
-from tile_oracle.commands.arguments import PROBLEMS, argument, flag, json_flag, seed
-from tile_oracle.commands.open_registry import open_registry, outside_note, registry_arguments, say_models
+from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, argument_table
+from tile_oracle.commands.open_registry import REGISTRY, open_registry, outside_note, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, winner, write_table
 from tile_oracle.errors import ModelError, NoModelError, TargetError
@@ -37,24 +37,22 @@ otherwise; --kernel-set or --kernels names others. Those that the architecture r
 
 
 ABOUT = "Prints the pick for each problem, what it is based on, and how long picking took."
-ARGUMENTS = (
-    PROBLEMS,
-    argument("--top", "K", "picks shown (default: 1, with --predictions 10)", type=int),
-    json_flag("one object per problem and line"),
-    *AITER,
-    flag(
-        "--predictions",
-        "rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency, bandwidth",
-    ),
-    flag(
-        "--search",
-        "the same of kernels that the architecture's rules allow, in the pool or not, which discrete "
-        "differential evolution finds",
-    ),
-    argument("--budget", "N", "kernels that --search predicts", type=int, default=500),
-    seed("--search: same seed, same kernels"),
-    *registry_arguments(),
-)
+ARGUMENTS = argument_table(f"""
+problems PROBLEM...  {PROBLEM_HELP}
+--top K  picks shown (default: 1, with --predictions 10)
+--json  print one object per problem and line {ONLY_JSON}
+{AITER}
+--predictions  rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency,
+    bandwidth
+--search  the same of kernels that the architecture's rules allow, in the pool or not, which discrete
+    differential evolution finds
+--budget N=500  kernels that --search predicts
+--seed N=0  --search: same seed, same kernels
+--arch ARCH  pick for this architecture, which this machine need not have
+--kernel-set NAME  the pool, or a list of kernels (.json); default: `default` on a target, and with --arch the
+    model's training kernels
+{REGISTRY}
+""")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.commands.arguments import RECORDS, argument, json_file
+from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP, argument_table
 from tile_oracle.commands.json_output import STDOUT, put_json, write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.evaluation.portfolio import (
@@ -48,29 +48,15 @@ ABOUT = (
     "Chooses sets of kernels by the mean efficiency of their fastest kernel: greedily, with swaps. The\n"
     "bound is an upper limit of the mean of every set of that size on the same problems."
 )
-ARGUMENTS = (
-    RECORDS,
-    argument("--sizes", "N,...", "sizes to show", default=_SIZES),
-    argument(
-        "--judge",
-        "RECORDS",
-        "records of other problems, on which the sets are judged, too (may be repeated)",
-        action="append",
-        type=Path,
-        default=[],
-    ),
-    argument(
-        "--reach", "PERCENT", "the mean efficiency that counts as enough", type=float, default=_REACH_PERCENT
-    ),
-    argument(
-        "-o --output",
-        "FILE",
-        "write the kernels as a list for --kernels: of every kind the smallest set that reaches "
-        "--reach, or the largest of --sizes",
-        type=Path,
-    ),
-    json_file("everything"),
-)
+ARGUMENTS = argument_table(f"""
+records RECORDS...  {RECORDS_HELP}
+--sizes N,...={_SIZES}  sizes to show
+--judge RECORDS*  records of other problems, on which the sets are judged, too (may be repeated)
+--reach PERCENT=99  the mean efficiency that counts as enough
+-o --output FILE  write the kernels as a list for --kernels: of every kind the smallest set that reaches
+    --reach, or the largest of --sizes
+--json [FILE]  everything {AS_JSON}
+""")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from tile_oracle.commands.arguments import argument, flag, json_flag
+from tile_oracle.commands.arguments import ONLY_JSON, argument_table
 from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.foreign.miopen_driver import driver_command
@@ -52,15 +52,15 @@ ABOUT = (
     "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
     "CSV table, a list of MIOpenDriver command lines, or a log of rocBLAS and hipBLASLt."
 )
-ARGUMENTS = (
-    argument("sets", "NAME", "name of a shipped set, or path of a file of problems", nargs="*"),
-    argument("-o --out", "FILE.csv", "write the problems as one problem set"),
-    argument("--dtype", "NAME", "write them in this data type (with -o or --miopen)"),
-    flag("--miopen", "print each problem as a command line of MIOpenDriver"),
-    flag("--ids", "print only the ids of the problems, one per line"),
-    json_flag("the sets, with all problems of those that are named,"),
-    argument("--first", "N", "problems to show of a set", type=int, default=10),
-)
+ARGUMENTS = argument_table(f"""
+sets [NAME...]  name of a shipped set, or path of a file of problems
+-o --out FILE  write the problems as one problem set, a .csv file
+--dtype NAME  write them in this data type (with -o or --miopen)
+--miopen  print each problem as a command line of MIOpenDriver
+--ids  print only the ids of the problems, one per line
+--json  print the sets, with all problems of those that are named, {ONLY_JSON}
+--first N=10  problems to show of a set
+""")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([_document(one, with_problems=bool(args.sets)) for one in sets])
     elif args.out:
-        print(_write(sets, Path(args.out), args.dtype))
+        print(_write(sets, args.out, args.dtype))
     elif args.miopen:
         print("\n".join(map(driver_command, _in_dtype(sets, args.dtype))))
     elif args.ids:

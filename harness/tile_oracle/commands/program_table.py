@@ -10,7 +10,6 @@ from typing import cast
 import pandas as pd
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.arguments import argument
 from tile_oracle.commands.json_output import write_text
 from tile_oracle.errors import ModelError, ProblemError, RecordError
 from tile_oracle.files.user_file import read_bytes
@@ -28,29 +27,13 @@ _MOST_BYTES = 64 << 20
 _SOURCES = {"tunableop": ("hipblaslt", "rocblas"), "inductor": ("inductor",)}
 """Format -> the sources whose kernels it can name. AITER's table takes any name."""
 
-AITER = (
-    argument(
-        "--aiter",
-        "FILE",
-        "also write the picks of GEMMs as a tuned table of AITER (CSV), into the one that there is",
-        type=Path,
-    ),
-    argument("--cu-num", "N", "compute units in AITER's table (default: the architecture's)", type=int),
-)
-OUTPUT = (
-    argument(
-        "-o --output",
-        "FILE",
-        "write the best kernels of GEMMs for another program, into the file that there is",
-        type=Path,
-    ),
-    argument(
-        "--format",
-        None,
-        "what --output is: AITER's tuned table, results of PyTorch's TunableOp, or Inductor's lookup table",
-        choices=("aiter", *_SOURCES),
-    ),
-)
+AITER = """\
+--aiter FILE  also write the picks of GEMMs as a tuned table of AITER (CSV), into the one that there is
+--cu-num N  compute units in AITER's table (default: the architecture's)"""
+OUTPUT = f"""\
+-o --output FILE  write the best kernels of GEMMs for another program, into the file that there is
+--format {"|".join(("aiter", *_SOURCES))}  what --output is: AITER's tuned table, results of PyTorch's
+    TunableOp, or Inductor's lookup table"""
 
 
 def asked_table(args: argparse.Namespace) -> tuple[str, Path] | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
-from tile_oracle.commands.arguments import argument, json_flag
+from tile_oracle.commands.arguments import ONLY_JSON, argument_table
 from tile_oracle.commands.json_output import print_json
 
 EXAMPLES = """\
@@ -21,12 +20,12 @@ ABOUT = (
     "Writes selection.parquet, verdict.json, summary.md and report.html of RUN and prints the summary. "
     "The model's rankings, the criteria and the baseline are those of the run's own report."
 )
-ARGUMENTS = (
-    argument("run_folder", "RUN", "the run's folder, such as reports/NAME", type=Path),
-    argument("--baseline", "FILE", "judge by this baseline (default: the one of the run)", type=Path),
-    argument("--width", "N", "columns of the printed summary", type=int, default=100),
-    json_flag("the content of verdict.json"),
-)
+ARGUMENTS = argument_table(f"""
+run_folder RUN  the run's folder, such as reports/NAME
+--baseline FILE  judge by this baseline (default: the one of the run)
+--width N=100  columns of the printed summary
+--json  print the content of verdict.json {ONLY_JSON}
+""")
 
 
 def run(args: argparse.Namespace) -> int:

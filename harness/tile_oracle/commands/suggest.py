@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.arguments import argument, flag, json_flag, seed
+from tile_oracle.commands.arguments import ONLY_JSON, argument_table
 from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
@@ -37,16 +36,16 @@ most from: its first picks of the problems that have the most kernels of many pr
 
 
 ABOUT = "The most informative pairs: an ensemble is unsure of them, or a model picks them."
-ARGUMENTS = (
-    argument("records", "RECORDS", "what is measured already", nargs="+"),
-    argument("--budget", "N", "pairs", type=int, default=50),
-    argument("--problem-set", "NAME", "set or file of problems to choose from"),
-    argument("--model", "FOLDER", "suggest the first unmeasured picks of this model"),
-    flag("--adapt", "with --model: the pairs that `model train --adapt` learns most from"),
-    seed("seed of the resampling"),
-    argument("--csv", "FILE", "write the pairs as CSV"),
-    json_flag("the pairs"),
-)
+ARGUMENTS = argument_table(f"""
+records RECORDS...  what is measured already
+--budget N=50  pairs
+--problem-set NAME  set or file of problems to choose from
+--model MODEL  suggest the first unmeasured picks of this model
+--adapt  with --model: the pairs that `model train --adapt` learns most from
+--seed N=0  seed of the resampling
+--csv FILE  write the pairs as CSV
+--json  print the pairs {ONLY_JSON}
+""")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.csv:
         words = table.select_dtypes(exclude="number").columns
         cells = {name: [safe_cell(str(text)) for text in table[name]] for name in words}
-        write_text(Path(args.csv), table.assign(**cells).to_csv(index=False))
+        write_text(args.csv, table.assign(**cells).to_csv(index=False))
     if args.json:
         print_json(table.to_dict("records"))
         return 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from tile_oracle.commands.arguments import Argument, Group
+from tile_oracle.commands.arguments import Argument
 
 
 class CommandModule(Protocol):
@@ -16,7 +16,7 @@ class CommandModule(Protocol):
     of the overview."""
 
     EXAMPLES: str
-    ARGUMENTS: tuple[Argument | Group, ...]
+    ARGUMENTS: tuple[Argument, ...]
 
     def run(self, args: argparse.Namespace) -> int:
         """Runs the command and returns the exit status. Raises HarnessError."""

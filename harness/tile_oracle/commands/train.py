@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import RECORDS, Group, argument, flag, json_flag, seed
+from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, argument_table
 from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
@@ -50,72 +50,40 @@ ABOUT = (
     "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
     + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
 )
-ARGUMENTS = (
-    RECORDS,
-    argument("-o --out", "FOLDER", "the model folder to write", type=Path, required=True),
-    argument("--arch", "ARCH", "train on the rows of this architecture (default: the only one)"),
-    argument("--direction", "DIRECTION", "forward, bwd_data or bwd_weight (default: the only one)"),
-    argument("--dtype", "DTYPE", "bf16, fp16, ... (default: the only one)"),
-    argument(
-        "--recipe",
-        "RECIPE",
-        f"features, target and training settings (default: {SUITED})",
-        choices=sorted(RECIPES),
-    ),
-    argument("--folds", "N", "cross-validation folds", type=int, default=5),
-    seed("same records and seed: same model bytes"),
-    argument("--threads", "N", "threads of LightGBM", type=int, default=1),
-    argument("--target", "NAME,...", "further published targets to predict: tflops, latency, bandwidth"),
-    argument(
-        "--also",
-        "RECORDS",
-        "records of other directions (without directions: of another data type of the same size), or of "
-        "another compiler or device, as auxiliary training data (may be repeated): kernels of one "
-        "family behave alike. The model is not judged by them; rows of held-out shapes are left out",
-        action="append",
-        type=Path,
-        default=[],
-    ),
-    argument("--warm-start", "FOLDER", "grow further trees on every target of an existing model"),
-    argument(
-        "--imitate",
-        "FOLDER",
-        "train a small network on an existing model's scores of the records' kernels, on their problems and "
-        "others near them: native code picks by it in microseconds",
-    ),
-    argument(
-        "--adapt",
-        "FOLDER",
-        "train no trees: correct an existing model by these records, of another compiler, device or "
-        "driver, with a shift of every kernel's score",
-    ),
-    argument(
-        "--build-dir",
-        "DIR",
-        "with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct "
-        "kernels that the records have not measured",
-    ),
-    argument("--warm-trees", "N", "trees to add to each booster", type=int, default=200),
-    flag("--quiet", "no progress, only the summary"),
-    json_flag("the summary"),
-    Group(
-        (
-            argument(
-                "--problem-set",
-                "SET",
-                "hold these problems out: the model is judged on them and not trained on them. The folder "
-                "also gets training.parquet, the oracle of the problems, and a replayed session's baseline",
-            ),
-            argument("--kernel-set", "RULES", "the pool (default: as the runs recorded it)"),
-            argument("--device", "NAME", "only the records of this device"),
-            flag(
-                "--in-sample",
-                "also train on the problems of --problem-set, for lack of other records. The verdict then "
-                "does not measure how well the model does on new problems",
-            ),
-        ),
-        "a model to ship, which `pytest --target replay` can gate",
-    ),
+ARGUMENTS = argument_table(
+    f"""
+records RECORDS...  {RECORDS_HELP}
+-o --out FOLDER!  the model folder to write
+--arch ARCH  train on the rows of this architecture (default: the only one)
+--direction DIRECTION  forward, bwd_data or bwd_weight (default: the only one)
+--dtype DTYPE  bf16, fp16, ... (default: the only one)
+--recipe RECIPE  features, target and training settings (default: {SUITED})
+--folds N=5  cross-validation folds
+--seed N=0  same records and seed: same model bytes
+--threads N=1  threads of LightGBM
+--target NAME,...  further published targets to predict: tflops, latency, bandwidth
+--also RECORDS*  records of other directions (without directions: of another data type of the same size), or
+    of another compiler or device, as auxiliary training data (may be repeated): kernels of one family behave
+    alike. The model is not judged by them; rows of held-out shapes are left out
+--warm-start MODEL  grow further trees on every target of an existing model
+--imitate MODEL  train a small network on an existing model's scores of the records' kernels, on their
+    problems and others near them: native code picks by it in microseconds
+--adapt MODEL  train no trees: correct an existing model by these records, of another compiler, device or
+    driver, with a shift of every kernel's score
+--build-dir DIR  with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct
+    kernels that the records have not measured
+--warm-trees N=200  trees to add to each booster
+--quiet  no progress, only the summary
+--json  print the summary {ONLY_JSON}
+a model to ship, which `pytest --target replay` can gate:
+--problem-set SET  hold these problems out: the model is judged on them and not trained on them. The folder
+    also gets training.parquet, the oracle of the problems, and a replayed session's baseline
+--kernel-set RULES  the pool (default: as the runs recorded it)
+--device NAME  only the records of this device
+--in-sample  also train on the problems of --problem-set, for lack of other records. The verdict then does
+    not measure how well the model does on new problems
+""",
+    recipe=sorted(RECIPES),
 )
 
 
@@ -149,17 +117,16 @@ def run(args: argparse.Namespace) -> int:
         effort=effort,
         warm_start=args.warm_start and folder_of_model(args.warm_start),
         warm_trees=args.warm_trees,
-        sources=tuple(Path(path).name for path in args.records),
+        sources=tuple(path.name for path in args.records),
         also=load_records(args.also) if args.also else None,
         imitated=folder_of_model(args.imitate) if args.imitate else None,
     )
     model.save(args.out)
-    out = Path(args.out)
     seconds = time.monotonic() - started
     if args.json:
-        print_json(_document(model, out, seconds))
+        print_json(_document(model, args.out, seconds))
     else:
-        print(_summary(model, out, seconds))
+        print(_summary(model, args.out, seconds))
     return 0
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.commands.arguments import PROBLEMS, QUIET, Group, argument, json_flag, seed
+from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, argument_table
 from tile_oracle.commands.json_output import progress_stream, write_text
-from tile_oracle.commands.open_registry import open_registry, registry_arguments
+from tile_oracle.commands.open_registry import REGISTRY, open_registry
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, OUTPUT, asked_table, winners_of_records, write_table
 from tile_oracle.errors import TunedError
@@ -44,35 +43,22 @@ ABOUT = (
 )
 SET_BUDGET = "30m"
 """Default budget of a problem set."""
-ARGUMENTS = (
-    replace(PROBLEMS, attributes={**PROBLEMS.attributes, "nargs": "*"}),
-    argument(
-        "--problem-set",
-        "SET",
-        "without a model: measure what teaches most about all problems of a set together, by rounds",
-    ),
-    argument(
-        "--from-records", "RUN", "keep the oracles of runs, without measuring anything", nargs="+", default=()
-    ),
-    argument(
-        "--budget",
-        "TIME",
-        f"time for each problem (default: 60s), or for --problem-set (default: {SET_BUDGET})",
-    ),
-    QUIET,
-    *AITER,
-    *OUTPUT,
-    Group(
-        (
-            argument("--run-name", "NAME", "the run's folder below --report-dir; the same name resumes"),
-            argument("--report-dir", "DIR", "where runs are kept", type=Path, default=Path("reports")),
-            seed("seed of the choice of --problem-set"),
-            json_flag("the curve of a set, or one object per tuned problem and line"),
-        ),
-        "the measurements",
-    ),
-    *registry_arguments(arch=False),
-)
+ARGUMENTS = argument_table(f"""
+problems [PROBLEM...]  {PROBLEM_HELP}
+--problem-set SET  without a model: measure what teaches most about all problems of a set together, by rounds
+--from-records RUN...  keep the oracles of runs, without measuring anything
+--budget TIME  time for each problem (default: 60s), or for --problem-set (default: {SET_BUDGET})
+--quiet  no progress, only the results
+{AITER}
+{OUTPUT}
+--kernel-set NAME=default  the pool, or a list of kernels (.json)
+{REGISTRY}
+the measurements:
+--run-name NAME  the run's folder below --report-dir; the same name resumes
+--report-dir DIR=reports  where runs are kept
+--seed N=0  seed of the choice of --problem-set
+--json  print the curve of a set, or one object per tuned problem and line {ONLY_JSON}
+""")
 
 
 def run(args: argparse.Namespace) -> int:

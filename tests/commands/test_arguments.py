@@ -1,0 +1,65 @@
+"""The arguments of commands as tables of text."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.commands.arguments import add_arguments, argument_table
+from tile_oracle.commands.json_output import STDOUT
+
+TABLE = argument_table(
+    """
+files FILE...  some files
+-o --out FOLDER!  a folder: it must
+    be given, 100 %
+--folds N=5  a number
+--reach PERCENT=2.5  a share
+--by oracle|pick=oracle  one of two words
+--recipe NAME  one of the words below
+--also RECORDS*  more than once
+--json [FILE]  its file may be left out
+--diff DIR DIR  two of them
+--sizes N,...=1,2  text
+--quiet  a switch
+of a kind:
+--of WORDS=  nothing
+""",
+    recipe=("plain", "best"),
+)
+
+
+def read(words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_arguments(parser, TABLE)
+    return parser.parse_args(words.split())
+
+
+def test_values_are_read_by_their_word_and_have_the_defaults_of_the_table() -> None:
+    assert vars(read("a.csv b.csv -o here")) == {
+        "files": [Path("a.csv"), Path("b.csv")], "out": Path("here"), "folds": 5, "reach": 2.5,
+        "by": "oracle", "recipe": None, "also": [], "json": None, "diff": None, "sizes": "1,2",
+        "quiet": False, "of": "",
+    }  # fmt: skip
+
+
+def test_values_are_those_that_are_given() -> None:
+    given = read("a -o b --folds 7 --by pick --recipe best --also c --also d --json --diff e f --quiet")
+    assert (given.folds, given.by, given.recipe, given.quiet) == (7, "pick", "best", True)
+    assert (given.also, given.json, given.diff) == ([Path("c"), Path("d")], STDOUT, [Path("e"), Path("f")])
+    assert read("a -o b --json found.json").json == Path("found.json")
+
+
+@pytest.mark.parametrize("words", ["a -o b --folds -1", "a -o b --by none", "a -o b --recipe none"])
+def test_other_values_are_refused(words: str) -> None:
+    with pytest.raises(argparse.ArgumentError):
+        read(words)
+
+
+def test_help_is_one_text_with_the_default_and_the_rows_below_a_heading_are_a_group() -> None:
+    by_name = {one.names[-1]: one for one in TABLE}
+    assert by_name["--out"].attributes["help"] == "a folder: it must be given, 100 %%"
+    assert by_name["--folds"].attributes["help"] == "a number (default: 5)"
+    assert [one.names for one in TABLE if one.heading == "of a kind"] == [("--of",)]
