@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 
 from tile_oracle.commands import build
-from tile_oracle.commands.arguments import add_arguments
+from tile_oracle.commands.arguments import add_arguments, argument_table
 from tile_oracle.commands.kernel_choice import own_kernels
-from tile_oracle.commands.kinds import KIND_ARGUMENTS
+from tile_oracle.commands.kinds import KINDS
 from tile_oracle.compiling import native
 from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.compiling.prebuild import Progress
@@ -19,7 +19,7 @@ from tile_oracle.compiling.source import read_headers
 from tile_oracle.errors import BuildError, HarnessError, RuleError
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import NamedKernel
-from tile_oracle.operation import operation_named
+from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Kind
 
@@ -168,7 +168,7 @@ def test_a_source_with_kernels_of_its_own_has_those_of_the_asked_operation() -> 
             return [NamedKernel(kind, "triton", "one")]
 
     parser = argparse.ArgumentParser()
-    add_arguments(parser, KIND_ARGUMENTS)
+    add_arguments(parser, argument_table(KINDS, op=operation_names()))
     for op in ("gemm", "softmax", None):
         args = parser.parse_args([] if op is None else ["--op", op])
         args.kernel_set, args.kernels, args.problem_set = "default", "triton", None
