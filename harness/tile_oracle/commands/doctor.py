@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import platform
 import re
@@ -11,7 +10,7 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tile_oracle.commands.arguments import BUILD_DIR, ONLY_JSON, argument_table
@@ -54,6 +53,7 @@ from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.targets.device_state import why_not_readable
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.targets.resolve import amd_targets
+from tile_oracle.terminal.counts import count
 from tile_oracle.version import __version__
 
 EXAMPLES = """\
@@ -99,6 +99,24 @@ class TargetFindings:
         """Whether at least prebuilt kernels can run."""
         return all(finding.state != BAD for finding in self.findings if finding.what == DEVICE)
 
+    @property
+    def verdict(self) -> str:
+        """What can be done here, in words."""
+        if self.runs:
+            return "kernels can run here"
+        if self.device_is_there:
+            return "runs kernels built elsewhere (tile-oracle build there, --build-dir here)"
+        return "cannot run here"
+
+
+def _tried(what: str, find: Callable[[], object], said: str = "") -> Finding:
+    """Returns a finding with what a call returns (said: instead of it), or with the error that it raises."""
+    try:
+        found = find()
+        return Finding(GOOD, what, said or str(found))
+    except HarnessError as error:
+        return Finding(BAD, what, str(error))
+
 
 ARGUMENTS = argument_table(f"""
 {BUILD_DIR}
@@ -115,44 +133,35 @@ def run(args: argparse.Namespace) -> int:
     if args.seal:
         return _seal(args.seal)
     targets = examine_targets(args.build_dir)
-    ck_tile = {str(folder): examine_ck_tile(folder) for folder in _ck_tile_folders(args.ck_tile)}
-    installation, contained = examine_installation(args.build_dir), examine_containment()
-    models = examine_models()
     chosen = next((target.target for target in targets if target.device_is_there), None)
     runs = any(target.runs for target in targets)
+    ck_tile = {str(folder): examine_ck_tile(folder) for folder in _ck_tile_folders(args.ck_tile)}
+    further = {
+        "installation": ("this installation:", examine_installation(args.build_dir)),
+        "containment": ("kernels are contained by:", examine_containment()),
+        "models": ("models (a session's header says which it takes, and why):", examine_models()),
+    }
+    python, system = platform.python_version(), platform.platform()
     if args.json:
         print_json(
             {
-                "tile_oracle": __version__,
-                "python": platform.python_version(),
-                "platform": platform.platform(),
+                **{"tile_oracle": __version__, "python": python, "platform": system},
                 "auto": chosen if runs else None,
                 "targets": [
-                    {
-                        "target": one.target,
-                        "runs": one.runs,
-                        "verdict": _verdict(one),
-                        "findings": one.findings,
-                    }
+                    {"target": one.target, "runs": one.runs, "verdict": one.verdict, "findings": one.findings}
                     for one in targets
                 ],
                 "ck_tile": ck_tile,
-                "installation": installation,
-                "containment": contained,
-                "models": models,
+                **{name: findings for name, (_, findings) in further.items()},
             }
         )
         return 0 if runs else 1
-    lines = [f"tile-oracle {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
-    for target in targets:
-        lines += [f"target {target.target}: {_verdict(target)}", *map(_line, target.findings), ""]
-    for folder, findings in ck_tile.items():
-        lines += [f"CK Tile in {folder}:", *map(_line, findings), ""]
-    lines += ["this installation:", *map(_line, installation)]
-    lines += ["", "kernels are contained by:", *map(_line, contained)]
-    lines += ["", "models (a session's header says which it takes, and why):", *map(_line, models)]
-    lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
-    print("\n".join(lines))
+    parts = [(f"target {one.target}: {one.verdict}", one.findings) for one in targets]
+    parts += [(f"CK Tile in {folder}:", findings) for folder, findings in ck_tile.items()]
+    print(f"tile-oracle {__version__}, Python {python}, {system}")
+    for heading, findings in (*parts, *further.values()):
+        print("", heading, *(f"  {one.state:8}{one.what}: {one.text}" for one in findings), sep="\n")
+    print(f"\n--target auto takes {chosen}" if runs else "\nno target can run here")
     return 0 if runs else 1
 
 
@@ -169,34 +178,26 @@ def _seal(folders: Sequence[Path]) -> int:
     return 0
 
 
-def _verdict(target: TargetFindings) -> str:
-    if target.runs:
-        return "kernels can run here"
-    if target.device_is_there:
-        return "runs kernels built elsewhere (tile-oracle build there, --build-dir here)"
-    return "cannot run here"
-
-
-def _line(finding: Finding) -> str:
-    return f"  {finding.state:8}{finding.what}: {finding.text}"
-
-
 def examine_targets(build_dir: Path | None = None) -> tuple[TargetFindings, ...]:
     """Returns every target that can be here, in the order in which `auto` prefers them: of AMD's the
     architectures that there are. Touches no device. build_dir: the cache of kernels, if not the user's."""
     amd, nvidia = amd_presence(), nvidia_presence()
+    loading = _tried("loading", lambda: check_runs_code(_cache(build_dir)))
     return (
         *(TargetFindings(arch, (*_gpu(arch, amd.of(arch)), _clocks("amd"))) for arch in _amd_shown(amd)),
-        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), *_nvcc(), _clocks("nvidia"))),
-        TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity), *_not_loaded_from(build_dir))),
+        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), *_cuda_programs(), _clocks("nvidia"))),
+        TargetFindings(
+            "cpu",
+            (
+                _tried("compiler", lambda: find_toolchain().identity),
+                *([loading] if loading.state == BAD else []),
+            ),
+        ),
     )
 
 
-def _not_loaded_from(build_dir: Path | None) -> Iterator[Finding]:
-    try:
-        check_runs_code(build_dir.absolute() if build_dir is not None else default_cache_folder())
-    except HarnessError as error:
-        yield Finding(BAD, "loading", str(error))
+def _cache(build_dir: Path | None) -> Path:
+    return default_cache_folder() if build_dir is None else build_dir.absolute()
 
 
 def _amd_shown(found: Presence) -> tuple[str, ...]:
@@ -228,12 +229,11 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
     )
     found.append(Finding(NOTE, "pipelines", pipelines or "none that are known"))
     arch = _amd_shown(amd_presence())[0]
-    found.append(_compiler(lambda: find_ck_tile_toolchain("auto", arch, headers).identity))
-    with contextlib.suppress(HarnessError):
-        # hipcc's identity is HIP's version; the fingerprint has the clang's.
-        if _loses_waits(find_ck_tile_toolchain("auto", arch, headers).fingerprint):
-            check = f"tile-oracle build --ck-tile {shlex.quote(str(folder))} --verify ..."
-            found.append(Finding(NOTE, _WAITS, f"{_LOST}; check yours: {check}"))
+    found.append(_tried("compiler", lambda: find_ck_tile_toolchain("auto", arch, headers).identity))
+    # hipcc's identity is HIP's version; the fingerprint has the clang's.
+    if _loses_waits(_tried("", lambda: find_ck_tile_toolchain("auto", arch, headers).fingerprint).text):
+        check = f"tile-oracle build --ck-tile {shlex.quote(str(folder))} --verify ..."
+        found.append(Finding(NOTE, _WAITS, f"{_LOST}; check yours: {check}"))
     return tuple(found)
 
 
@@ -260,15 +260,18 @@ def _of_the_pool(api: CkTileApi, operation: str) -> list[Finding]:
 
 
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
-    yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
-    yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
-    if arch in AMD_ARCHS and _loses_waits(_identity("auto", arch) or ""):
+    devices = presence.devices if presence.usable else 0
+    counted = f"; {count(devices, 'device')}" if devices else ""
+    yield Finding(GOOD if presence.usable else BAD, DEVICE, f"{presence.why}{counted}")
+    compiler, *others = (
+        _tried(name, lambda name=name: find_gpu_toolchain(name, arch).identity)  # type: ignore[misc]
+        for name in ("auto", *gpu_toolchain_names(GPU_MACHINES[arch])[1:])
+    )
+    yield replace(compiler, what="compiler")
+    if arch in AMD_ARCHS and compiler.state == GOOD and _loses_waits(compiler.text):
         own = "tile-oracle's kernels work around it; check yours: tile-oracle pool list --verify FILE"
         yield Finding(NOTE, _WAITS, f"{_LOST}; {own}")
-    names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
-    others = {name: identity for name in names if (identity := _identity(name, arch)) is not None}
-    if others:
-        found = (f"--toolchain {name} ({identity})" for name, identity in others.items())
+    if found := [f"--toolchain {one.what} ({one.text})" for one in others if one.state == GOOD]:
         yield Finding(NOTE, "also there", ", ".join(found))
 
 
@@ -285,27 +288,6 @@ _LAST_WITH_LOST_WAITS = (22, 1, 8)
 """The newest clang known to have both bugs (LLVM issue 211684, pull request 179305)."""
 
 
-def _counted(presence: Presence) -> str:
-    if not presence.usable or not presence.devices:
-        return presence.why
-    return f"{presence.why}; {presence.devices} device{'s' if presence.devices > 1 else ''}"
-
-
-def _identity(name: str, arch: str) -> str | None:
-    """Returns the findings for a toolchain that works."""
-    try:
-        return find_gpu_toolchain(name, arch).identity
-    except HarnessError:
-        return None
-
-
-def _compiler(identity: Callable[[], str]) -> Finding:
-    try:
-        return Finding(GOOD, "compiler", identity())
-    except HarnessError as error:
-        return Finding(BAD, "compiler", str(error))
-
-
 def _clocks(vendor: str) -> Finding:
     """Returns whether clocks can be recorded with measurements."""
     missing = why_not_readable(vendor)
@@ -319,21 +301,13 @@ _NO_PTXAS = (
 )
 
 
-def _ptxas() -> Finding:
+def _cuda_programs() -> Iterator[Finding]:
+    """Yields what ptxas is good for, and why an installed nvcc cannot be used."""
     path = find_ptxas()
-    if path is None:
-        return Finding(NOTE, "ptxas", _NO_PTXAS)
-    return Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built")
-
-
-def _nvcc() -> Iterator[Finding]:
-    """Yields why an installed nvcc cannot be used."""
-    if find_cuda_program("nvcc") is None:
-        return
-    try:
-        find_gpu_toolchain("nvcc", "sm_90")
-    except HarnessError as error:
-        yield Finding(NOTE, "nvcc", str(error))
+    yield Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built" if path else _NO_PTXAS)
+    if find_cuda_program("nvcc") is not None:
+        nvcc = _tried("nvcc", lambda: find_gpu_toolchain("nvcc", "sm_90"))
+        yield from [replace(nvcc, state=NOTE)] if nvcc.state == BAD else []
 
 
 def examine_containment() -> tuple[Finding, ...]:
@@ -389,28 +363,15 @@ def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:
     """The cache folder and its disk, and the folder of locks."""
     line = describe_lock_folder()
     locks = Finding(NOTE if line.startswith("none") else GOOD, "locks of cores and GPUs", line)
-    try:
-        folder = build_dir.absolute() if build_dir is not None else default_cache_folder()
-    except HarnessError as error:
-        return Finding(BAD, "cache of kernels", str(error)), locks
-    return *_folder(folder), locks
-
-
-def _folder(folder: Path) -> Iterator[Finding]:
+    what = "cache of kernels"
+    if (cache := _tried(what, lambda: _cache(build_dir))).state == BAD:
+        return cache, locks
+    folder = _cache(build_dir)
     there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
-        yield Finding(
-            BAD, "cache of kernels", f"{folder} cannot be written: set TILE_ORACLE_CACHE or give --build-dir"
-        )
-        return
-    try:
-        check_trusted(folder, "the binaries")
-        yield Finding(GOOD, "cache of kernels", str(folder))
-    except HarnessError as error:
-        yield Finding(BAD, "cache of kernels", str(error))
+        text = f"{folder} cannot be written: set TILE_ORACLE_CACHE or give --build-dir"
+        return Finding(BAD, what, text), locks
+    trusted = _tried(what, lambda: check_trusted(folder, "the binaries"), str(folder))
     free_bytes = shutil.disk_usage(there).free
-    text = f"{free_bytes / 2**30:.1f} GiB free"
-    if free_bytes < _LOW_DISK_BYTES:
-        yield Finding(NOTE, "disk", f"{text}: make room, a pool of kernels takes up to 2 GiB")
-    else:
-        yield Finding(GOOD, "disk", text)
+    low = ": make room, a pool of kernels takes up to 2 GiB" if free_bytes < _LOW_DISK_BYTES else ""
+    return trusted, Finding(NOTE if low else GOOD, "disk", f"{free_bytes / 2**30:.1f} GiB free{low}"), locks

@@ -24,6 +24,7 @@ from tile_oracle.night.history import Entry, add_to_history, history_lines, read
 from tile_oracle.night.state import NightState, Unfinished
 from tile_oracle.session.option_names import PREFIX
 from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
+from tile_oracle.terminal.counts import count
 
 EXAMPLES = """\
 examples:
@@ -39,6 +40,7 @@ missing. Arguments after -- are passed to pytest unchanged.
 _OURS = ("--problem-set", "--target", "--baseline-dir", "--report-dir", "--run-name", "--resume", "--oracle")
 _NO_TARGETS = ("", "auto", "replay")
 _HISTORY_SHOWN = 14
+_KILLED = "killed: it did not end by itself"
 _MAX_SUMMARY_BYTES = 900_000
 """GitHub takes 1 MiB a step."""
 
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     with state.locked():
         before = state.unfinished()
         if before is not None and not before.ended:
-            add_to_history(state.history, [_killed(before.night)])
+            add_to_history(state.history, [Entry(before.night, _now(), "", _KILLED)])
         resumes = before is not None and args.unfinished == "resume"
         night = before.night if before is not None and resumes else state.new_night()
         print(f"night {night}: {'continues' if resumes else 'starts'} in {state.runs_of(night)}", flush=True)
@@ -85,14 +87,18 @@ def run(args: argparse.Namespace) -> int:
         add_to_history(state.history, entries)
         state.set_unfinished(None if whole else Unfinished(night, ended=True))
         forgotten = state.forget_old(args.keep, night)
-        lines = _summary(night, status, whole, verdicts, read_history(state.history))
+        summary = _summary(night, status, whole, verdicts, read_history(state.history))
     if args.summary:
-        _append(args.summary, lines)
+        with (
+            disk_errors_as(HarnessError, f"cannot write {args.summary}"),
+            args.summary.open("a", encoding="utf-8") as file,
+        ):
+            file.write(summary)
     print(f"night {night}: {entries[0].outcome} (exit status {_shell_status(status)})")
     if not whole:
         print("the next night continues it, unless --unfinished anew is given")
     if forgotten:
-        print(f"runs of {len(forgotten)} old nights removed (--keep {args.keep})")
+        print(f"runs of {count(len(forgotten), 'old night')} removed (--keep {args.keep})")
     return _shell_status(status)
 
 
@@ -111,15 +117,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _command(args: argparse.Namespace, state: NightState, night: str, resumes: bool) -> list[str]:
-    own = {
-        "problem-set": args.problem_set,
-        "target": args.target,
-        "baseline-dir": state.baselines,
-        "report-dir": state.runs_of(night),
-    }
-    words = [f"{PREFIX}{name}={value}" for name, value in own.items()]
-    resume = [f"{PREFIX}resume"] if resumes else []
-    return [sys.executable, "-m", "pytest", *words, *resume, *args.options]
+    words = [f"problem-set={args.problem_set}", f"target={args.target}"]
+    words += [f"baseline-dir={state.baselines}", f"report-dir={state.runs_of(night)}"]
+    own = (f"{PREFIX}{word}" for word in (*words, *(["resume"] if resumes else [])))
+    return [sys.executable, "-m", "pytest", *own, *args.options]
 
 
 def _pytest(command: Sequence[str]) -> int:
@@ -176,32 +177,16 @@ def _is_whole(status: int, verdicts: _Verdicts, runs: Path) -> bool:
 
 
 def _entries(night: str, status: int, verdicts: _Verdicts) -> list[Entry]:
-    ended, outcome = _now(), _outcome(status)
+    shown, outcome = (night, _now(), str(_shell_status(status))), _outcome(status)
     found = []
     for (folder, _), verdict in verdicts.items():
         figures, run = verdict["efficiency"], verdict["run"]
-        mean, median, p10 = (_percent(figures.get(f"{name}_percent")) for name in ("mean", "median", "p10"))
+        said = "no verdict asked" if not status and verdict["verdict"]["state"] == NO_MODEL else outcome
         counts = (str(figures.get("problems", "")), str(figures.get("covered", "")))
-        found.append(
-            Entry(
-                night,
-                ended,
-                str(_shell_status(status)),
-                "no verdict asked" if not status and verdict["verdict"]["state"] == NO_MODEL else outcome,
-                str(run["problem_set"]),
-                *counts,
-                mean,
-                median,
-                p10,
-                str(run["device"]),
-                folder.name,
-            )
-        )
-    return found or [Entry(night, ended, str(_shell_status(status)), outcome)]
-
-
-def _killed(night: str) -> Entry:
-    return Entry(night, _now(), "", "killed: it did not end by itself")
+        mean, median, p10 = (_percent(figures.get(f"{name}_percent")) for name in ("mean", "median", "p10"))
+        of = (str(run["problem_set"]), *counts, mean, median, p10, str(run["device"]), folder.name)
+        found.append(Entry(*shown, said, *of))
+    return found or [Entry(*shown, outcome)]
 
 
 def _outcome(status: int) -> str:
@@ -233,19 +218,9 @@ def _summary(night: str, status: int, whole: bool, verdicts: _Verdicts, history:
         parts.append("It is not complete. The next night continues it, unless it is told to start anew.")
     if not verdicts:
         parts.append("There is no verdict: see the log of the step.")
-    parts += [_text(folder / "summary.md") for folder, _ in verdicts]
+    for folder, _ in verdicts:
+        with suppress(OSError, ValueError):
+            parts.append((folder / "summary.md").read_text(encoding="utf-8")[: _MAX_SUMMARY_BYTES // 4])
     table = "\n".join(history_lines(history[-_HISTORY_SHOWN:]))
     parts.append(f"### The last nights\n\n```\n{table}\n```")
     return "\n\n".join(parts) + "\n"
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")[: _MAX_SUMMARY_BYTES // 4]
-    except (OSError, ValueError):
-        return ""
-
-
-def _append(path: Path, text: str) -> None:
-    with disk_errors_as(HarnessError, f"cannot write {path}"), path.open("a", encoding="utf-8") as file:
-        file.write(text)

@@ -41,7 +41,6 @@ a share of the fastest recorded one; a pair that was not measured counts as 0. d
 """
 
 _SIZES = "4,8,16,32,64"
-_REACH_PERCENT = 99.0
 
 
 ABOUT = (
@@ -61,27 +60,22 @@ records RECORDS...  {RECORDS_HELP}
 
 @dataclass(frozen=True)
 class KindResult:
-    """The portfolios of one kind of problem: of 1, 2, ... kernels. bounds: of the sizes to show. judged: for
-    each file of --judge that has problems of this kind, the summaries of the same sets."""
+    """The portfolios of one kind of problem: of 1, 2, ... kernels. bounds: of the sizes to show. summaries:
+    of the same sets on the problems of the choice (""), and on those of each file of --judge that has some."""
 
     pool: PoolEfficiencies
     portfolios: tuple[Portfolio, ...]
     bounds: Mapping[int, float]
-    judged: Mapping[str, tuple[Summary, ...]]
+    summaries: Mapping[str, tuple[Summary, ...]]
 
     def at(self, size: int) -> Portfolio:
         """Returns the set of this size; the largest where further kernels add nothing."""
         return self.portfolios[min(size, len(self.portfolios)) - 1]
 
-    def needed(self, percent: float) -> int | None:
-        """Returns the smallest size whose mean on the problems of the choice reaches this; None if none
-        does."""
-        return _first(percent, [one.summary for one in self.portfolios])
-
-
-def _first(percent: float, summaries: Sequence[Summary]) -> int | None:
-    sizes = (size for size, one in enumerate(summaries, start=1) if one.mean_percent >= percent)
-    return next(sizes, None)
+    def needed(self, percent: float, judged_by: str = "") -> int | None:
+        """Returns the smallest size whose mean reaches this; None if none does."""
+        means = (one.mean_percent for one in self.summaries[judged_by])
+        return next((size for size, mean in enumerate(means, start=1) if mean >= percent), None)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -127,60 +121,53 @@ def _pools_of(records: Any) -> dict[str, PoolEfficiencies]:
 def _result(
     pool: PoolEfficiencies, judged: Mapping[str, Mapping[str, PoolEfficiencies]], sizes: Sequence[int]
 ) -> KindResult:
-    portfolios = choose(pool, sizes[-1])
+    portfolios, kind = choose(pool, sizes[-1]), kind_text(pool.kind)
     bounds = {size: bound_percent(pool, portfolios[min(size, len(portfolios)) - 1]) for size in sizes}
+    others = {name: found[kind] for name, found in judged.items() if kind in found}
     summaries = {
-        name: tuple(Summary.of(others[kind].of(one.kernels)) for one in portfolios)
-        for name, others in judged.items()
-        if (kind := kind_text(pool.kind)) in others
+        name: tuple(Summary.of(other.of(one.kernels)) for one in portfolios) for name, other in others.items()
     }
-    return KindResult(pool, portfolios, bounds, summaries)
-
-
-_HEADINGS = ("kernels", "mean %", "bound %", "P10 %", "worst %", "none ok")
+    own = tuple(one.summary for one in portfolios)
+    return KindResult(pool, portfolios, bounds, {"": own, **summaries})
 
 
 def _describe(kind: str, result: KindResult, sizes: Sequence[int], reach: float) -> list[str]:
     pool = result.pool
     lines = [
         f"{kind}: {count(len(pool.kernels), 'kernel')}, {count(len(pool.problems), 'problem')}, "
-        f"{100 * pool.measured_share:.0f} % of the pairs measured",
-        *_table([(result.at(size).summary, f"{result.bounds[size]:.2f}") for size in sizes], result, sizes),
-        _needs(result.needed(reach), reach, "on these problems"),
+        f"{100 * pool.measured_share:.0f} % of the pairs measured"
     ]
-    if pool.without_oracle:
-        lines.append(f"left out: {count(len(pool.without_oracle), 'problem')} without any ok kernel")
-    for name, summaries in result.judged.items():
-        shown = [(summaries[min(size, len(summaries)) - 1], "") for size in sizes]
-        lines += ["", f"judged by {name}:", *_table(shown, result, sizes)]
-        lines.append(_needs(_first(reach, summaries), reach, "there"))
+    for name in result.summaries:
+        lines += ["", f"judged by {name}:"] if name else []
+        lines += _table(result, name, sizes)
+        needed, where = result.needed(reach, name), "there" if name else "on these problems"
+        has = (
+            f"{count(needed, 'kernel')} {'has' if needed == 1 else 'have'}"
+            if needed
+            else "no set of these sizes has"
+        )
+        lines.append(f"{has} a mean of {reach:g} % {where}")
+        if pool.without_oracle and not name:
+            lines.append(f"left out: {count(len(pool.without_oracle), 'problem')} without any ok kernel")
     listed = result.at(result.needed(reach) or max(sizes)).kernels
     return [*lines, "", f"the set of {len(listed)}:", *(f"  {short_name(name)}" for name in listed)]
 
 
-def _table(shown: Sequence[tuple[Summary, str]], result: KindResult, sizes: Sequence[int]) -> list[str]:
-    rows: list[tuple[str, ...]] = [_HEADINGS]
-    for size, (one, limit) in zip(sizes, shown, strict=True):
-        count = len(result.at(size).kernels)
+def _table(result: KindResult, name: str, sizes: Sequence[int]) -> list[str]:
+    bound = () if name else ("bound %",)
+    rows = [("kernels", "mean %", *bound, "P10 %", "worst %", "none ok")]
+    for size in sizes:
+        kernels = len(result.at(size).kernels)
+        one = result.summaries[name][min(size, len(result.portfolios)) - 1]
         rows.append(
             (
-                str(size) if count == size else f"{size} (only {count} add anything)",
+                str(size) if kernels == size else f"{size} (only {kernels} add anything)",
                 f"{one.mean_percent:.2f}",
-                limit,
-                f"{one.p10_percent:.2f}",
-                f"{one.worst_percent:.2f}",
-                str(one.problems - one.covered),
+                *(f"{result.bounds[size]:.2f}" for _ in bound),
+                *(f"{one.p10_percent:.2f}", f"{one.worst_percent:.2f}", str(one.problems - one.covered)),
             )
         )
-    if not any(limit for _, limit in shown):
-        rows = [(row[0], row[1], *row[3:]) for row in rows]
     return text_table(rows, range(1, len(rows[0])))
-
-
-def _needs(size: int | None, reach: float, where: str) -> str:
-    if size is None:
-        return f"no set of these sizes has a mean of {reach:g} % {where}"
-    return f"{size} kernels have a mean of {reach:g} % {where}"
 
 
 def _write_list(path: Path, found: Mapping[str, KindResult], archs: Sequence[str], reach: float) -> str:
@@ -217,7 +204,7 @@ def _as_json(result: KindResult, sizes: Sequence[int]) -> dict[str, Any]:
             {
                 "size": size,
                 **asdict(one.summary),
-                "judged": {name: asdict(summaries[size - 1]) for name, summaries in result.judged.items()},
+                "judged": {name: asdict(of[size - 1]) for name, of in result.summaries.items() if name},
             }
             for size, one in enumerate(result.portfolios, start=1)
         ],
