@@ -8,7 +8,7 @@ import pytest
 
 from tile_oracle.arch import load_arch
 from tile_oracle.cli import main
-from tile_oracle.commands.kernel_facts import KernelFacts, fact_rows, find_facts, find_offenders
+from tile_oracle.commands.kernel_code import KernelFacts, fact_rows, find_facts, find_offenders
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import CodeFacts
 from tile_oracle.kernel import parse_kernel_name

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.kernel_facts import find_facts, find_offenders
+from tile_oracle.commands.kernel_code import find_facts, find_offenders
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.source import gpu_code_refusal
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS

@@ -6,31 +6,130 @@ import argparse
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import pandas as pd
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.arch.occupancy import archs_with_occupancy
+from tile_oracle.commands import kernel_verify
 from tile_oracle.commands.build import describe_progress
 from tile_oracle.commands.json_output import print_json
-from tile_oracle.commands.kernel_facts import (
-    fact_rows,
-    facts_document,
-    find_facts,
-    find_offenders,
-    verdict_lines,
-)
 from tile_oracle.commands.kernel_pools import Pools
-from tile_oracle.commands.kernel_verify import (
-    verified_document,
-    verified_lines,
-    verified_status,
-    verify_kernel,
-)
 from tile_oracle.compiling.builder import NOTE, VERIFIABLE, Builder
+from tile_oracle.compiling.code_facts import CodeFacts, code_facts
+from tile_oracle.compiling.compiler_message import compiler_message
+from tile_oracle.compiling.prebuild import Progress, build_all
 from tile_oracle.compiling.source import gpu_code_refusal
 from tile_oracle.errors import RuleError
+from tile_oracle.kernel import Kernel
 from tile_oracle.process.cores import usable_cores
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.progress_line import ProgressLine
 from tile_oracle.terminal.text_table import text_table
+
+_MOST_VGPRS = 512
+_OFFENDERS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """One kernel, built or failed. Without a binary all facts are None."""
+
+    kernel: Kernel
+    binary_bytes: int
+    facts: CodeFacts
+    log: str
+
+    def what_is_wrong(self, arch: Arch) -> str | None:
+        """Returns why the architecture's rules should not have allowed the kernel, or None."""
+        facts = self.facts
+        if not self.binary_bytes:
+            return f"does not compile: {compiler_message(self.log)}"
+        if facts.spills:
+            return f"spills {facts.spills} registers"
+        if facts.scratch_bytes:
+            return f"keeps {facts.scratch_bytes} bytes a work-item in scratch memory"
+        if facts.lds_bytes is not None and facts.lds_bytes > arch.lds_limit_bytes:
+            return f"needs {facts.lds_bytes:,} bytes of LDS, {arch.name} has {arch.lds_limit_bytes:,}"
+        if facts.vgprs is not None and facts.vgprs > _MOST_VGPRS:
+            return f"needs {facts.vgprs} vector registers"
+        if facts.workgroups_per_cu == 0:
+            return "does not fit on a compute unit"
+        return None
+
+
+def find_facts(
+    builder: Builder,
+    kernels: Iterable[Kernel],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> list[KernelFacts]:
+    """Builds the kernels, or takes them from the cache, and reads their binaries; sorted by name.
+
+    Raises BuildError when the build folder cannot be used.
+    """
+    return [
+        KernelFacts(one.kernel, one.binary.bytes, code_facts(one.binary.path, one.binary.arch), one.log)
+        if one.binary is not None
+        else KernelFacts(one.kernel, 0, CodeFacts(), one.log)
+        for one in build_all(builder, kernels, on_progress)
+    ]
+
+
+# ---- a table ------------------------------------------------------------------------------------
+
+
+_FIELDS = {
+    "vgprs": "VGPRs",
+    "agprs": "of these AGPRs",
+    "sgprs": "SGPRs",
+    "lds_bytes": "LDS bytes",
+    "spills": "spills",
+    "workgroups_per_cu": "workgroups/CU",
+    "waves_per_simd": "waves/SIMD",
+    "loop_matrix_instructions": "matrix instr. in loop",
+    "binary_kib": "binary KiB",
+}
+
+
+def fact_rows(found: Sequence[KernelFacts], arch: Arch) -> list[tuple[str, ...]]:
+    """Returns headings, then a row for each kernel. Columns without any value are left out."""
+    table = pd.DataFrame([asdict(one.facts) for one in found])
+    table["waves_per_simd"] = table["waves_per_cu"] / arch.hardware.simds_per_cu
+    table["binary_kib"] = [round(one.binary_bytes / 1024) if one.binary_bytes else None for one in found]
+    table = table[list(_FIELDS)].astype(float).dropna(axis=1, how="all")
+    cells = [[f"{value:g}" if value == value else "-" for value in row] for row in table.to_numpy()]
+    rows = [(*row, one.kernel.name) for row, one in zip(cells, found, strict=True)]
+    return [(*(_FIELDS[name] for name in table), "kernel"), *rows]
+
+
+# ---- a verdict ----------------------------------------------------------------------------------
+
+
+def find_offenders(found: Sequence[KernelFacts], arch: Arch) -> list[tuple[KernelFacts, str]]:
+    """Returns the kernels that the rules should have refused, and why."""
+    judged = ((one, one.what_is_wrong(arch)) for one in found)
+    return [(one, wrong) for one, wrong in judged if wrong is not None]
+
+
+def _verdict_lines(found: Sequence[KernelFacts], arch: Arch, builder: Builder) -> list[str]:
+    """Offenders, and a line with the number of kernels and the compiler."""
+    offenders = find_offenders(found, arch)
+    lines = [f"{one.kernel.name} {wrong}" for one, wrong in offenders[:_OFFENDERS_SHOWN]]
+    if len(offenders) > _OFFENDERS_SHOWN:
+        lines.append(f"and {len(offenders) - _OFFENDERS_SHOWN:,} more")
+    stats = builder.stats()
+    spills_known = all(one.facts.spills is not None for one in found if one.binary_bytes)
+    what = "spill, use scratch memory, need too much LDS or do not compile"
+    if not spills_known:
+        what = "do not compile (whether they spill is not known: there is no assembler; see --toolchain)"
+    made_by = builder.toolchain.identity if builder.toolchain else "prebuilt"
+    lines.append(
+        f"{count(len(found), 'kernel')} for {arch.name}, {len(offenders):,} of which {what}; "
+        f"{stats.compiled:,} compiled, {stats.cached:,} from the cache; {made_by}"
+    )
+    return lines
 
 
 def show_code(pools: Pools, args: argparse.Namespace) -> int:
@@ -63,17 +162,17 @@ def show_code(pools: Pools, args: argparse.Namespace) -> int:
         with ProgressLine(sys.stderr) as line:
             found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
         to_verify = [one.kernel for one in found if one.binary_bytes and args.verify]
-        verified = [verify_kernel(builder, kernel) for kernel in to_verify]
+        verified = [kernel_verify.verify_kernel(builder, kernel) for kernel in to_verify]
         toolchain = builder.toolchain.identity if builder.toolchain else None
-        lines = [*verdict_lines(found, arch, builder), *lines]
+        lines = [*_verdict_lines(found, arch, builder), *lines]
     if args.json:
         print_json(
             {
                 "arch": arch.name,
                 "toolchain": toolchain,
                 "notes": pools.rules.notes,
-                "facts": facts_document(found, arch) if args.facts else None,
-                "verified": verified_document(verified) if args.verify else None,
+                "facts": [_document(one, arch) for one in found] if args.facts else None,
+                "verified": kernel_verify.verified_document(verified) if args.verify else None,
                 "without_code": dict(reasons),
             }
         )
@@ -81,12 +180,18 @@ def show_code(pools: Pools, args: argparse.Namespace) -> int:
         if args.facts:
             rows = fact_rows(found, arch)
             print("\n".join([*text_table(rows, range(len(rows[0]) - 1)), ""]))
-        for reason, count in reasons.most_common():
-            lines.append(f"{count:,} more {'have' if count > 1 else 'has'} no code: {reason}")
+        for reason, number in reasons.most_common():
+            lines.append(f"{number:,} more {'have' if number > 1 else 'has'} no code: {reason}")
         print("\n".join(lines))
         if args.verify:
-            print("\n".join(verified_lines(verified, details=args.list and not args.facts)))
-    return 1 if find_offenders(found, arch) else verified_status(verified)
+            lines = kernel_verify.verified_lines(verified, details=args.list and not args.facts)
+            print("\n".join(lines))
+    return 1 if find_offenders(found, arch) else kernel_verify.verified_status(verified)
+
+
+def _document(one: KernelFacts, arch: Arch) -> dict[str, object]:
+    about = {"kernel": one.kernel.name, "binary_bytes": one.binary_bytes or None}
+    return {**about, **asdict(one.facts), "wrong": one.what_is_wrong(arch)}
 
 
 def _gpu_of(args: argparse.Namespace) -> Arch:

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tile_oracle.arch import known_archs, load_arch
+from tile_oracle.commands import kernel_pools
 from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, ONLY_JSON, TOOLCHAIN, argument_table
-from tile_oracle.commands.features import features_document, features_lines
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
-from tile_oracle.commands.kernel_diff import diff_document, diff_lines
 from tile_oracle.commands.kernel_name import kernel_document, kernel_lines, kernel_named
-from tile_oracle.commands.kernel_pools import (
-    Pools,
-    count_kernels,
-    explain_refusals,
-    find_pools,
-    pools_document,
-    write_list,
-)
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
 from tile_oracle.commands.kinds import KINDS
-from tile_oracle.compiling.drift import drift, read_version
+from tile_oracle.compiling.drift import Drift, drift, read_version
 from tile_oracle.errors import RuleError
+from tile_oracle.features.schemas import SCHEMAS, schema_named
 from tile_oracle.operation import operation_names
 from tile_oracle.pool import list_rule_sets
 from tile_oracle.pool.kernel_filter import filter_fields
+from tile_oracle.terminal.counts import count
+from tile_oracle.terminal.text_table import text_table
 
 _EXAMPLES = """\
 examples:
@@ -108,11 +103,11 @@ name [NAME]  a kernel's full or short name: explain it; with --verify: a file to
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises HarnessError."""
     if args.features is not None:
-        features = features_document(args.features)
-        return _show(args, features, features_lines(features))
+        features = _features_document(args.features)
+        return _show(args, features, _features_lines(features))
     if args.diff is not None:
         found = drift(*map(read_version, args.diff))
-        return _show(args, diff_document(found), diff_lines(found, args.first), 1 if found else 0)
+        return _show(args, _diff_document(found), _diff_lines(found, args.first), 1 if found else 0)
     if args.sample is not None and not (args.facts or args.verify):
         raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
     if args.json and args.output is not None:
@@ -124,13 +119,13 @@ def run(args: argparse.Namespace) -> int:
         kernel, written = kernel_named(args)
         document = kernel_document(kernel, (load_arch(args.arch).name,) if args.arch else ())
         return _show(args, document, kernel_lines(document, written))
-    pools = find_pools(args)
+    pools = kernel_pools.find_pools(args)
     if args.facts or args.verify:
         return show_code(pools, args)
     if args.output is not None:
-        print(write_list(pools, args.output))
+        print(kernel_pools.write_list(pools, args.output))
         return 0
-    return _show(args, pools_document(pools, args), _pool_lines(pools, args))
+    return _show(args, kernel_pools.pools_document(pools, args), _pool_lines(pools, args))
 
 
 def _show(args: argparse.Namespace, document: object, lines: Iterable[str], status: int = 0) -> int:
@@ -141,7 +136,7 @@ def _show(args: argparse.Namespace, document: object, lines: Iterable[str], stat
     return status
 
 
-def _pool_lines(pools: Pools, args: argparse.Namespace) -> list[str]:
+def _pool_lines(pools: kernel_pools.Pools, args: argparse.Namespace) -> list[str]:
     """Returns the names, the refusals or the counts of the pools."""
     if args.list and args.refused:
         refused = (one for kind in pools.kinds for one in kind.pool.refused)
@@ -152,5 +147,66 @@ def _pool_lines(pools: Pools, args: argparse.Namespace) -> list[str]:
     if args.list:
         return [kernel.name for kernel in pools.accepted]
     if args.refused:
-        return explain_refusals(pools, first=args.first)
-    return count_kernels(pools, filtered=args.kernel_filter is not None)
+        return kernel_pools.explain_refusals(pools, first=args.first)
+    return kernel_pools.count_kernels(pools, filtered=args.kernel_filter is not None)
+
+
+# ---- --features and --diff ----------------------------------------------------------------------
+
+
+def _features_document(name: str) -> list[dict[str, Any]]:
+    """Returns the columns of a schema; without a name, the schemas. Raises ModelError."""
+    if name:
+        return [{"name": one.name, "meaning": one.meaning} for one in schema_named(name).features]
+    return [{"schema": one.name, "operation": one.op, "columns": len(one.names)} for one in SCHEMAS.values()]
+
+
+def _features_lines(found: Sequence[dict[str, Any]]) -> list[str]:
+    return [
+        f"{one['schema']:<22}{one['operation']:<16}{one['columns']:>4} columns"
+        if "schema" in one
+        else f"{place:>3}  {one['name']:<34}  {one['meaning']}"
+        for place, one in enumerate(found)
+    ]
+
+
+def _diff_lines(drift: Drift, first: int) -> list[str]:
+    """Returns a table of counts, then the first names of each kind of difference and the first groups of
+    twins."""
+    sides = {"A": drift.a, "B": drift.b}
+    rows = [("", "kernels", "distinct binaries", "made by")]
+    for letter, one in sides.items():
+        rows.append((letter, f"{len(one.kernels):,}", f"{len({*one.kernels.values()}):,}", one.made_by))
+    lines = [f"{letter}: {one.where}" for letter, one in sides.items()]
+    lines += ["", *text_table(rows, right_aligned=(1, 2))]
+    groups: dict[str, Sequence[str]] = {
+        "gained (only in B)": drift.gained,
+        "lost (only in A)": drift.lost,
+        "renamed (one binary, two names)": [f"{a} -> {b}" for a, b in drift.renamed],
+        "changed (same name, other binary)": drift.changed,
+        "groups of names in B that are one binary": [" = ".join(names) for names in drift.b.twins()],
+    }
+    for title, names in groups.items():
+        if names:
+            lines += ["", f"{title}: {len(names):,}", *(f"  {name}" for name in names[:first])]
+            lines += [f"  and {len(names) - first:,} more (--first N)"] if len(names) > first else []
+    if not drift:
+        return [*lines, "", f"no difference in {count(len(drift.same), 'kernel')}"]
+    counts = {name: len(getattr(drift, name)) for name in ("gained", "lost", "renamed", "changed")}
+    said = [*(f"{number:,} {name}" for name, number in counts.items()), f"{len(drift.same):,} the same"]
+    return [*lines, "", ", ".join(said)]
+
+
+def _diff_document(drift: Drift) -> dict[str, object]:
+    """Returns all differences as one JSON object."""
+    sides = {"a": drift.a, "b": drift.b}
+    return {
+        **{
+            name: {"where": one.where, "made_by": one.made_by, "kernels": len(one.kernels)}
+            for name, one in sides.items()
+        },
+        **{name: getattr(drift, name) for name in ("gained", "lost", "changed")},
+        "renamed": [{"a": before, "b": after} for before, after in drift.renamed],
+        "same": len(drift.same),
+        "twins": {name: one.twins() for name, one in sides.items()},
+    }

@@ -60,8 +60,9 @@ records RECORDS...  {RECORDS_HELP}
 
 @dataclass(frozen=True)
 class KindResult:
-    """The portfolios of one kind of problem: of 1, 2, ... kernels. bounds: of the sizes to show. summaries:
-    of the same sets on the problems of the choice (""), and on those of each file of --judge that has some."""
+    """The portfolios of one kind of problem: of 1, 2, ... kernels. bounds: of the sizes to show.
+    summaries: of the same sets on the problems of the choice (""), and on those of each file of --judge that
+    has some."""
 
     pool: PoolEfficiencies
     portfolios: tuple[Portfolio, ...]
