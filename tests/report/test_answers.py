@@ -20,6 +20,7 @@ from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
 from tile_oracle.report.hero import spots
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import (
+    combined_name,
     losing_slices,
     lost_times,
     shares_by_kind,
@@ -125,6 +126,17 @@ def test_a_failed_run_is_compared_with_its_baseline_or_accepted() -> None:
     assert found[-1] == ("to accept the loss as the new baseline, if it is intended", run.accepting)
 
 
+def test_kinds_are_combined_where_the_combination_loses_the_time() -> None:
+    odd = [one.id for one in _layers(*(f"n1-c{c}-k64-i28x28-f1x1" for c in (65, 66, 67)))]
+    plain = [one.id for one in _layers(*(f"n1-c{64 * c}-k64-i28x28-f1x1" for c in range(1, 9)))]
+    others = [one.id for one in _layers(*(f"n1-c{c}-k64-i28x28-f3x3-p1" for c in (65, 66, 64, 128)))]
+    lost = _losing({**dict.fromkeys(odd, 25.0), **dict.fromkeys([*plain, *others], 1.0)})
+    first = losing_slices(lost)[0]
+    assert (first.name, first.problems) == ("1x1 with odd channels", 3)
+    assert first.mean_percent == pytest.approx(80.0)
+    assert first.lost_percent == pytest.approx(100.0 * 75 / 87)
+
+
 def test_a_kind_of_all_problems_is_not_where_it_fails() -> None:
     data = _two_problems()
     everywhere = f"{len(data.selection)} problems, mean"
@@ -162,6 +174,19 @@ def test_a_problem_is_counted_for_one_of_the_named_kinds_only() -> None:
     assert len(found) == 1
 
 
+@pytest.mark.parametrize(
+    ("kinds", "name"),
+    [
+        (("1x1", "odd channels"), "1x1 with odd channels"),
+        (("3x3", "depthwise"), "depthwise 3x3"),
+        (("large M", "deep"), "large M, deep"),
+        (("few rows", "columns no multiple of 16"), "few rows, columns no multiple of 16"),
+    ],
+)
+def test_combined_kinds_are_named_as_engineers_do(kinds: tuple[str, str], name: str) -> None:
+    assert combined_name(*kinds) == name
+
+
 def test_the_mean_is_set_beside_what_it_is_judged_by() -> None:
     data = replace(_two_problems(), fixed_mean_percent=61.6, repeatability_percent=99.9)
     mean = data.efficiency.mean_percent
@@ -190,7 +215,8 @@ def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> N
         "tile-oracle model train reports/a -o models/next",
     ]
     page = report_html(data)
-    assert '<section id="judgement"' not in page, "it would only repeat the head"
+    for section in ("judgement", "efficiency"):
+        assert f'<section id="{section}"' not in page, "it would only repeat the head"
     kinds = page[page.index('<section id="slices"') :].partition("</table>")[0]
     assert "oracle / median kernel" in kinds
     assert "P10" not in kinds

@@ -190,6 +190,16 @@ def kernels(data: ReportData) -> Sequence[Block]:
     return [Note(note), Table.of("Kernels, most oracles first", shown, columns, **options)]
 
 
+def efficiency(data: ReportData) -> Sequence[Block]:
+    """Returns how many picks are how near to the oracle, and how well their times were predicted."""
+    if data.covered.empty:
+        return []
+    predicted = pictures.predicted_measured(data)
+    profile = "Performance profile: problems within a factor of the oracle's time"
+    pairs = [("Predicted against measured TFLOPS of the picks", predicted)] if predicted else []
+    return [Figures([(profile, pictures.performance_profile(data)), *pairs])]
+
+
 def choice(data: ReportData) -> Sequence[Block]:
     """Returns how much faster the oracle is than the median and the worst kernel."""
     selection = data.selection[data.selection["oracle_tflops"].notna()]

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.judge.selection import COVERED
-from tile_oracle.judge.slices import classes_of, slices_of
-from tile_oracle.problem import problem_from_id
+from tile_oracle.judge.slices import slice_names, slices_of
+from tile_oracle.problem import Problem, problem_from_id
 
-_LEAST_EXCESS = 0.05
-"""A kind of problem is named if its share of the lost time exceeds its share of the problems by this."""
+_LEAST_EXCESS, _PAIR_COST = 0.05, 0.03
+"""Shares of the lost time. A kind of problem is named if its share exceeds its share of the problems by the
+first; a pair of kinds must explain more than one kind by the second."""
 
 
 @dataclass(frozen=True)
 class SliceLoss:
     """One kind of problem, without the problems of those named before it: its covered problems, their mean
-    efficiency, and its share of the lost time, both in percent."""
+    efficiency, and its share of the lost time, both in percent. kinds: one, or the two that it combines."""
 
     name: str
+    kinds: tuple[str, ...]
     problems: int
     mean_percent: float
     lost_percent: float
@@ -52,28 +57,30 @@ def time_weighted_percent(lost: pd.DataFrame) -> float | None:
 def losing_slices(lost: pd.DataFrame, most: int = 3) -> list[SliceLoss]:
     """Returns the kinds of problem in `lost_times` that lose more than their share, at most `most`.
 
-    The first one's share of the lost time exceeds its share of the problems the most; the next ones likewise,
-    over the problems that are in none of those before. Of all problems, a kind says nothing about where.
+    Candidates are kinds and pairs of them ("1x1 with odd channels"). The first one's share of the lost time
+    exceeds its share of the problems the most; the next ones likewise, over the problems that are in none of
+    those before. Of all problems, a kind says nothing about where.
     """
     total = float(lost["lost_us"].sum())
     if not total > 0:
         return []
     share = lost["lost_us"].to_numpy(dtype=np.float64) / total
     efficiency = lost["efficiency"].to_numpy(dtype=np.float64)
-    classes = classes_of([problem_from_id(str(name)) for name in lost["problem"]])
-    candidates = {name: np.array(inside, dtype=bool) for name, inside in classes.items() if not all(inside)}
+    candidates = _kinds([problem_from_id(str(name)) for name in lost["problem"]])
     left = np.ones(len(lost), dtype=bool)
     found: list[SliceLoss] = []
     while len(found) < most:
         excess = {
-            name: float((share[inside & left] - 1.0 / len(lost)).sum()) for name, inside in candidates.items()
+            name: float((share[inside & left] - 1.0 / len(lost)).sum()) - _PAIR_COST * (len(kinds) - 1)
+            for name, (inside, kinds) in candidates.items()
         }
         name = max(excess, key=lambda one: excess[one], default="")
         if not name or excess[name] < _LEAST_EXCESS:
             break
-        inside = candidates.pop(name) & left
+        inside, kinds = candidates.pop(name)
+        inside = inside & left
         mean, part = 100.0 * float(efficiency[inside].mean()), 100.0 * float(share[inside].sum())
-        found.append(SliceLoss(name, int(inside.sum()), mean, part))
+        found.append(SliceLoss(name, kinds, int(inside.sum()), mean, part))
         left &= ~inside
     return found
 
@@ -89,3 +96,28 @@ def shares_by_kind(lost: pd.DataFrame) -> dict[str, float]:
         for kind in slices_of(problem_from_id(str(name))):
             times.setdefault(kind, []).append(float(lost_us))
     return {kind: 100.0 * (math.fsum(lost_us) / total) for kind, lost_us in times.items()}
+
+
+def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_], tuple[str, ...]]]:
+    """Name -> which problems are of it, and its one or two kinds; without those of no problem, of
+    all, or, for pairs, of the same problems as one of the two."""
+    kinds_of = [set(slices_of(problem)) for problem in problems]
+    single = {
+        name: np.array([name in kinds for kinds in kinds_of], dtype=bool) for name in slice_names(problems)
+    }
+    single = {name: inside for name, inside in single.items() if 0 < inside.sum() < len(problems)}
+    found: dict[str, tuple[npt.NDArray[np.bool_], tuple[str, ...]]] = {
+        name: (inside, (name,)) for name, inside in single.items()
+    }
+    for first, second in combinations(single, 2):
+        both = single[first] & single[second]
+        if 0 < both.sum() < min(single[first].sum(), single[second].sum()):
+            found[combined_name(first, second)] = (both, (first, second))
+    return found
+
+
+def combined_name(first: str, second: str) -> str:
+    """Returns two kinds as one: 1x1 with odd channels; depthwise 3x3; large M, deep."""
+    if " " not in first + second:
+        return f"{second} {first}"
+    return f"{first} with {second}" if second.endswith(("channels", "rows")) else f"{first}, {second}"

@@ -1,18 +1,52 @@
-"""The roofline of report.html, and how near a speed is to it.
+"""The pictures of report.html on time: performance profile, roofline, predictions.
 
-It is inline SVG of our own. A charting library would add hundreds of kilobytes to each page and needs
+They are inline SVG of our own. A charting library would add hundreds of kilobytes to each page and needs
 scripts, whereas the report is complete without them.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from tile_oracle.arch import known_archs, load_arch
 from tile_oracle.pages import charts, words
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report.data import ReportData
+
+_FACTORS = (1.1, 1.2, 1.5, 2.0)
+"""Ends of the performance profile's axis: the first within which all curves are complete, or the last."""
+_STEPS = 200
+
+
+def performance_profile(data: ReportData) -> Markup:
+    """Share of the problems whose pick is within a factor of the oracle's time (Dolan and Moré, 2002), one
+    curve for the run and one for the baseline. A pick that is not ok is within no factor."""
+    runs = {"this run": data.covered["efficiency"].to_numpy(dtype=np.float64)}
+    if data.baseline is not None:
+        accepted = [value for value in data.baseline.efficiencies.values() if value is not None]
+        if accepted:
+            runs["baseline"] = np.array(accepted, dtype=np.float64)
+    least = min(float(values.min()) for values in runs.values())
+    widest = next((factor for factor in _FACTORS if least * factor >= 1.0), _FACTORS[-1])
+    drawn = [
+        charts.Line(name, _profile(values, widest), css)
+        for (name, values), css in zip(runs.items(), ("first", "second"), strict=False)
+    ]
+    low = min(line.points[0][1] for line in drawn)
+    return charts.lines(
+        drawn,
+        x_range=(1.0, widest),
+        y_range=(float(np.floor(min(low, 99.0) / 20.0) * 20.0), 100.0),
+        x_name="time of the pick / time of the oracle, at most",
+        y_name="problems, %",
+    )
+
+
+def _profile(values: npt.NDArray[np.float64], widest: float) -> list[tuple[float, float]]:
+    factors = np.linspace(1.0, widest, _STEPS + 1)
+    return [(float(factor), 100.0 * float((values * factor >= 1.0 - 1e-12).mean())) for factor in factors]
 
 
 def limits(data: ReportData) -> tuple[float, float] | str:
@@ -75,3 +109,25 @@ def roofline(data: ReportData) -> tuple[Markup | None, str]:
         "architecture table. A problem that stays in the cache can lie above the slope."
     )
     return chart, note
+
+
+def predicted_measured(data: ReportData) -> Markup | None:
+    """Returns the picks' measured TFLOPS over the predicted; None where no prediction is in TFLOPS."""
+    chosen = data.covered[data.covered["pick_predicted_tflops"].notna() & (data.covered["pick_tflops"] > 0)]
+    chosen = chosen[chosen["pick_predicted_tflops"] > 0]
+    if chosen.empty:
+        return None
+    predicted = chosen["pick_predicted_tflops"].to_numpy(dtype=np.float64)
+    measured = chosen["pick_tflops"].to_numpy(dtype=np.float64)
+    both = np.concatenate([predicted, measured])
+    ends = (float(both.min()) / 1.2, float(both.max()) * 1.2)
+    return charts.scatter(
+        [
+            (float(a), float(b), str(p))
+            for a, b, p in zip(predicted, measured, chosen["problem"], strict=True)
+        ],
+        dots="pick of a problem",
+        limit=charts.Line("exact prediction", [(end, end) for end in ends], "second"),
+        x_name="predicted TFLOPS of the pick",
+        y_name="measured TFLOPS",
+    )

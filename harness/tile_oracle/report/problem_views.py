@@ -17,7 +17,7 @@ from tile_oracle.report import wording
 from tile_oracle.report.answers import kind_anchor, problem_anchor
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import drill_down_of
-from tile_oracle.report.lost_time import lost_times
+from tile_oracle.report.lost_time import losing_slices, lost_times
 
 
 def problems(data: ReportData) -> View:
@@ -86,11 +86,13 @@ def _lost(lost_us: float, total_us: float) -> Cell:
 
 
 def _choices(data: ReportData) -> dict[str, dict[str, set[str]]]:
-    """Returns what the problems can be filtered by -> option -> its problems: their kinds and, of several
-    sources of kernels, the fastest."""
+    """Returns what the problems can be filtered by -> option -> its problems: their kinds, with those that
+    the summary combines, and, of several sources of kernels, the fastest."""
     ids = [str(problem) for problem in data.selection["problem"]]
     of = {one: set(slices_of(problem_from_id(one))) for one in ids}
     kinds = {name: {one for one in ids if name in of[one]} for name in data.slices["slice"]}
+    for loss in losing_slices(lost_times(data.selection)):
+        kinds[loss.name] = set.intersection(*(kinds[kind] for kind in loss.kinds))
     sources = {} if data.by_source.empty else data.by_source.groupby("winner")["problem"].agg(set).to_dict()
     return {name: options for name, options in (("kind", kinds), ("fastest source", sources)) if options}
 

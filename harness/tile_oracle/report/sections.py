@@ -16,7 +16,7 @@ from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import drill_down_of
 from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_groups
 from tile_oracle.report.hero import hero_line
-from tile_oracle.report.kernel_views import choice, kernels, pairs, slices, sources
+from tile_oracle.report.kernel_views import choice, efficiency, kernels, pairs, slices, sources
 from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import pickers_table
@@ -161,6 +161,7 @@ GROUPS: Mapping[str, Sequence[Section]] = {
     "Where": (
         ("slices", "Kinds of problem", slices),
         ("problems", "Problems, most lost time first", problems),
+        ("efficiency", "Efficiency", efficiency),
     ),
     "Kernels": (
         ("sources", "Sources of kernels", sources),
