@@ -52,7 +52,7 @@ def measure(pairs: int, devices: int) -> dict[str, float]:
         began = time.process_time()
         driver.plan(todo)
         spent += time.process_time() - began
-        while not driver.settled():
+        while not driver.is_complete():
             events = engine.events(0.0)  # the devices' own time
             began = time.process_time()
             driver.step(events, time.monotonic())

@@ -55,7 +55,7 @@ def test_the_driver_of_200_devices(benchmark: Any, tmp_path: Path) -> None:
         began = time.thread_time()
         driver.plan(todo)
         own_s["cpu"] += time.thread_time() - began
-        while not driver.settled():
+        while not driver.is_complete():
             events = engine.events(0.0)
             began, clock = time.process_time(), time.perf_counter()
             driver.step(events, time.monotonic())

@@ -391,7 +391,7 @@ def test_an_unused_plugin_imports_nothing_heavy_and_is_not_rewritten(project: Pr
         (["--problem-set", "forward_smok"], "is called 'forward_smok': did you mean forward_smoke?"),
         (["--problem-set", "bad.csv"], "bad.csv:2: "),
         (["--kernel-filter", "tile_m == 7"], "has no kernel for forward fp32 2D on cpu"),
-        (["--criteria", "publishd"], "criteria 'publishd' are not known: did you mean published? "),
+        (["--criteria", "publishd"], "--criteria publishd is none of interval, published"),
         (["--model", "gemm_bf16_sm9"], "under models/; did you mean gemm_bf16_sm_90?"),
         (["--model", "rofline"], "under models/; did you mean roofline?"),
         (["--target", "gfx95O"], "replay; did you mean gfx950?"),

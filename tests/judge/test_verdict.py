@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.judge.made_runs import BEST, CRASH, EXTRA, IDENTITY, IDS, PROBLEMS, a_run, baseline, judged
 from tests.report.records_factory import frame, record, some_kernels
-from tile_oracle.errors import GateError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.failures import failures_of
@@ -111,11 +109,6 @@ class TestCriteria:
         assert judged(now, then).failed
         assert not judged(now, then, Criteria(mean_points=5, median_points=5, p10_points=5)).failed
         assert judged([0.9, None], [0.9, 0.9], Criteria(coverage_points=50)).state == "passed"
-
-    @pytest.mark.parametrize("value", [-0.1, 100.5, float("nan"), float("inf"), True, "1"])
-    def test_invalid_limits(self, value: Any) -> None:
-        with pytest.raises(GateError, match=r"p10_points = .* is not a number of points from 0 to 100"):
-            Criteria(p10_points=value)
 
     def test_the_verdict_is_json(self) -> None:
         document = json.loads(json.dumps(judged([0.5, 0.9], [0.9, 0.9]).to_dict(), allow_nan=False))

@@ -212,7 +212,7 @@ class SimulatedFleet:
     def run(self, most: int = 2000, count: int = 1) -> None:
         for _ in range(most):
             self.step(count)
-            if self.driver.settled():
+            if self.driver.is_complete():
                 return
         raise AssertionError("the fleet never ends")
 

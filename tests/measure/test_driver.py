@@ -127,7 +127,7 @@ def test_a_fleet_waits_for_builds_without_a_device() -> None:
     fleet.begin()
     for _ in range(100):
         fleet.step()
-    assert not fleet.driver.settled()
+    assert not fleet.driver.is_complete()
 
 
 def test_what_cannot_be_recorded_ends_the_session() -> None:
@@ -192,7 +192,7 @@ def test_a_new_pick_of_a_resumed_problem_is_measured_again_with_the_leaders() ->
     fleet.picked = [slow]
     fleet.begin()
     fleet.step()
-    assert not fleet.driver.settled()
+    assert not fleet.driver.is_complete()
     fleet.engine.join("a", "H200")
     fleet.step()
     assert fleet.kinds == ["H200"]

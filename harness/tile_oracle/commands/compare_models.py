@@ -16,7 +16,7 @@ from tile_oracle.comparison.wording import markdown, terminal_lines
 from tile_oracle.evaluation.compare import Comparison, compare
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.record.dataset import load_records
-from tile_oracle.session.conclusion import OUTCOME_OF_STATE
+from tile_oracle.session.outcome import Outcome
 from tile_oracle.terminal.counts import count
 
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         put_text(args.pairs, open_pairs(changes).to_csv(index=False))
     if args.html:
         put_text(args.html, comparison_html(changes, first))
-    return int(OUTCOME_OF_STATE[verdict.state])
+    return int(Outcome.of_state(verdict.state))
 
 
 def _settling(args: argparse.Namespace, records: pd.DataFrame) -> str:

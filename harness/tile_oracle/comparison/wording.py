@@ -141,15 +141,11 @@ def markdown(comparison: Comparison, first: Sequence[tuple[str, str]] = ()) -> s
 
 
 _MEMBERS = {
-    **{name: name for name in ("by", "margin_percent", "counts")},
-    **{
-        "mean_percent": "mean",
-        "same_kernels_percent": "alike",
-        "between_sessions_percent": "between_percent",
-    },
-    **{"problems": "problems", "only_old": "gone", "only_new": "added", "untimed": "untimed"},
-    **{name: name for name in ("oracles_changed", "picks_changed")},
-    **{"kernels_gained": "gained", "kernels_lost": "lost", "newly_failing": "failing"},
+    **{name: name for name in ("by", "margin_percent", "counts", "problems", "untimed")},
+    **{"mean_percent": "mean", "same_kernels_percent": "alike", "only_old": "gone", "only_new": "added"},
+    **{"between_sessions_percent": "between_percent", "oracles_changed": "oracles_changed"},
+    **{"picks_changed": "picks_changed", "kernels_gained": "gained", "kernels_lost": "lost"},
+    "newly_failing": "failing",
 }
 """Members of the JSON document -> attributes of a comparison."""
 

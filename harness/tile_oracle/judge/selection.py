@@ -33,17 +33,6 @@ NOT_RANKED = "not ranked"
 NO_MODEL = "no model"
 UNDECIDED = "undecided"
 """The pick was measured, but too noisily for a reliable latency."""
-COVERAGE = (
-    COVERED,
-    NOT_TIMED,
-    NO_OK_KERNEL,
-    PICK_NOT_MEASURED,
-    UNDECIDED,
-    NOT_RANKED,
-    NOT_MEASURED,
-    NO_MODEL,
-)
-"""Whether a problem has an efficiency and, if not, the first reason that applies."""
 
 
 def select(
@@ -62,8 +51,8 @@ def select(
 
     - `pick_kernel`, `pick_predicted_tflops`, `pick_status`, `pick_detail`, `pick_tflops`,
       `pick_latency_ms`, `pick_remeasured`, `pick_at_least_ms` (of a censored time, else null);
-    - `coverage`: one of COVERAGE. A problem without an ok kernel, or whose pick was not measured or was too
-      noisy, has no efficiency; it does not count as 0;
+    - `coverage`: COVERED, or the first reason that applies. A problem without an ok kernel, or whose pick was
+      not measured or was too noisy, has no efficiency; it does not count as 0;
     - `efficiency`: TFLOPS of the pick / TFLOPS of the oracle, 0 to 1; 0 if the pick is not ok; null unless
       covered. `pick_flattered`: the pick was measured only in the sweep, and faster than the oracle's second
       measurement. Then the sweep's TFLOPS of both are compared; a pick that is faster in the sweep, too,

@@ -201,16 +201,10 @@ class Driver:
                 self._error = error
         self._check()
 
-    def settled(self) -> bool:
-        """Returns whether everything that was asked for has been measured."""
-        with self._state:
-            self._check()
-            return self._is_complete()
-
     def wait(self) -> None:
         """Waits until everything that was asked for, and that may still begin, has been measured."""
         with self._state:
-            while not self._is_complete():
+            while not self.is_complete():
                 self._wait()
 
     def remeasure_all(
@@ -301,13 +295,14 @@ class Driver:
             self._watch(now)
             self._state.notify_all()
 
-    def _is_complete(self) -> bool:
+    def is_complete(self) -> bool:
+        """Returns whether everything that was asked for, and that may still begin, has been measured."""
         waits = bool(self._unbuilt) and not self._stops_new
         return self._dispatcher.complete and not waits and not self._resumed
 
     def _watch(self, now: float) -> None:
         """Ends a session that has work and no device to do it."""
-        idle = self._is_complete() or (self._builds.outstanding and not self._dispatcher.problems_left)
+        idle = self.is_complete() or (self._builds.outstanding and not self._dispatcher.problems_left)
         if self._dispatcher.usable() or idle:
             self._usable_s = now
         elif now - self._usable_s > self._no_device_s:

@@ -219,22 +219,12 @@ class ReportData:
         return len(self.verdict.new_failures) + len(self.verdict.known_failures)
 
 
-_REPORTED = frozenset(
-    {"round", "op", "problem", "kernel", "status", "detail", "latency_ms", "latency_min_ms", "spread"}
-    | {
-        "samples",
-        "precision",
-        "tflops",
-        "implementation",
-        "vgprs",
-        "agprs",
-        "waves_per_cu",
-        "lds_bytes",
-        "spills",
-        "workgroups_per_cu",
-    }
-    | {"loop_matrix_instructions", "binary_bytes", "check", "check_points", "at_least_ms"}
-)
+_REPORTED = {
+    *("round", "op", "problem", "kernel", "status", "detail", "latency_ms", "latency_min_ms", "spread"),
+    *("samples", "precision", "tflops", "implementation", "vgprs", "agprs", "waves_per_cu", "lds_bytes"),
+    *("spills", "workgroups_per_cu", "loop_matrix_instructions", "binary_bytes", "check", "check_points"),
+    "at_least_ms",
+}
 
 
 def settled(records: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,6 @@ from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.session.live import LiveSession
-from tile_oracle.session.session import Measurer
 
 if TYPE_CHECKING:
     from execnet.gateway_base import BaseGateway, Channel
@@ -26,11 +25,7 @@ class AskingSession(LiveSession):
         super().__init__(*given, **process)
         self._channel = channel
 
-    def measurer(self) -> Measurer:
-        return self
-
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """See Measurer."""
         return cast(Measurement, self._ask("measure", problem.id, kernel.name))
 
     def goes_on(self, problem: str) -> bool:

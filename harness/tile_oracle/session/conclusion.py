@@ -16,16 +16,6 @@ from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.judge.baseline import make_baseline
 from tile_oracle.judge.baseline_file import save_baseline
-from tile_oracle.judge.scope import NOTHING_JUDGED
-from tile_oracle.judge.verdict import (
-    CANNOT_TELL,
-    FAILED,
-    IN_SAMPLE,
-    INCOMPLETE,
-    NO_BASELINE,
-    NO_MODEL,
-    PASSED,
-)
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.process.arrow_memory import give_back
@@ -273,22 +263,8 @@ def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outc
     if not data.scope.complete and (data.scope.stopped or not accepted):
         found.add(Outcome.INCOMPLETE)
     if not accepted:
-        # A state that no row names is not a pass.
-        found.add(OUTCOME_OF_STATE.get(verdict.state, Outcome.NOTHING_JUDGED))
+        found.add(Outcome.of_state(verdict.state))
     return frozenset(found - {Outcome.PASSED} or {Outcome.PASSED})
-
-
-OUTCOME_OF_STATE = {
-    PASSED: Outcome.PASSED,
-    FAILED: Outcome.FAILED,
-    CANNOT_TELL: Outcome.CANNOT_TELL,
-    IN_SAMPLE: Outcome.IN_SAMPLE,
-    INCOMPLETE: Outcome.INCOMPLETE,
-    NO_BASELINE: Outcome.NO_BASELINE,
-    NO_MODEL: Outcome.NOTHING_JUDGED,
-    NOTHING_JUDGED: Outcome.NOTHING_JUDGED,
-}
-"""The state of a verdict -> how a session ends."""
 
 
 def _update_baseline(

@@ -36,7 +36,7 @@ from tile_oracle.session.asked_devices import ALL
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
-from tile_oracle.session.session import Measurer, Session
+from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.time_left import expected_times
 from tile_oracle.session.vendor_model import rankings_of
@@ -152,8 +152,8 @@ class LiveSession(Session):
                 save_offers(run.folder, one)
         return run
 
-    def measurer(self) -> Measurer:
-        return self.driver()
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        return self.driver().measure(problem, kernel)
 
     def driver(self) -> Driver:
         """Returns what measures, begun at the first call. Raises HarnessError."""

@@ -34,6 +34,11 @@ class Outcome(IntEnum):
         """Its name in messages."""
         return self.option if self is Outcome.IN_SAMPLE else self.name.lower().replace("_", " ")
 
+    @classmethod
+    def of_state(cls, state: str) -> Outcome:
+        """Returns how a session with a verdict of this state ends. A state of no outcome is not a pass."""
+        return {one.words: one for one in cls}.get(state, cls.NOTHING_JUDGED)
+
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable in which GitHub names the file for the summary of a workflow's step."""

@@ -20,7 +20,7 @@ from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan
 from tile_oracle.session.recording import Recording, find_recording
 from tile_oracle.session.replay import Replay, Settled
-from tile_oracle.session.session import Measurer, Session
+from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import REPLAY_SUITE
 from tile_oracle.session.vendor_model import rankings_of, recorded_offers
 from tile_oracle.targets.target import REPLAY, Target
@@ -62,11 +62,7 @@ class ReplaySession(Session):
             self.recording.check(part, pool)
         return plan
 
-    def measurer(self) -> Measurer:
-        return self
-
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """See Measurer."""
         return self.replayed(problem, (kernel,))[0]
 
     def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> Settled:

@@ -90,7 +90,7 @@ class RunningHooks:
         try:
             if self.session.unrecorded(problem, (kernel,)):
                 pytest.skip("this pair was never recorded")
-            measurement = self.session.with_known_failure(self.session.measurer().measure(problem, kernel))
+            measurement = self.session.with_known_failure(self.session.measure(problem, kernel))
         except KernelError:
             raise  # an error of the test itself
         except NotBegunError as error:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.kernel import Kernel
@@ -42,17 +42,6 @@ if TYPE_CHECKING:
 
     from tile_oracle.session.display import Text
     from tile_oracle.session.first import First
-
-
-class Measurer(Protocol):
-    """Measures or replays pairs."""
-
-    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """Returns the pair's measurement.
-
-        Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
-        be measured or recorded any more.
-        """
 
 
 class Session(ABC):
@@ -225,8 +214,12 @@ class Session(ABC):
             self._held |= held_of(choice, baseline, self.options)
 
     @abstractmethod
-    def measurer(self) -> Measurer:
-        """Returns what measures or replays pairs, begun at the first call. Raises HarnessError."""
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """Measures or replays a pair.
+
+        Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
+        be measured or recorded any more.
+        """
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         """Returns the number of these pairs that cannot be replayed, because they were never recorded."""
