@@ -92,7 +92,9 @@ def pytest_command(setting: Setting, *options: str) -> list[str]:
     ini.write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-c", str(ini), f"--rootdir={setting.out}"]
     command += load_plugin()
-    command += ["-p", "no:cacheprovider", f"--target={setting.target}", f"--kernel-set={setting.kernel_set}"]
+    command += ["-p", "no:cacheprovider", f"--target={setting.target}"]
+    if setting.dry:
+        command.append(f"--kernel-set={setting.kernel_set}")
     if setting.kernels is not None:
         command.append(f"--build-dir={setting.kernels}")
     return [*command, f"--report-dir={setting.out / 'runs'}", "--model=none", *options]
