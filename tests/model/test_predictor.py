@@ -16,6 +16,7 @@ import pytest
 from tests.made_records import make_kernels, make_problems
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.feature_table import FeatureSchema
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
@@ -25,18 +26,30 @@ from tile_oracle.model.store import write_folder
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
+SUFFIX = ("is_intrawave", "has_dsb", "has_si", "is_basic", "is_compv6", "is_mem")
+THREE_D = ("is_3d", "Di", "Z", "Do", "stride_d", "pad_d", "dilation_h", "dilation_w")
+LACKING = {83: SUFFIX + THREE_D, 91: SUFFIX, 97: (), 113: ()}
+"""Columns of a published model -> those of a schema that it does not read."""
 
-def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool = True) -> lgb.Booster:
+
+def columns_of(width: int) -> tuple[FeatureSchema, list[str]]:
+    schema = schema_named("grouped_conv_113" if width > 97 else "grouped_conv_97")
+    lacking = LACKING.get(width, schema.names[89:101])
+    return schema, [name for name in schema.names if name not in lacking]
+
+
+def published_folder(folder: Path, records: pd.DataFrame, width: int, log: bool = True) -> lgb.Booster:
     """A folder as the published trainer writes it: uncompressed, with few keys."""
-    chosen = schema_named(schema)
-    features = chosen.compute(records, hardware_features("gfx950"))
+    schema, names = columns_of(width)
+    assert len(names) == width
+    features = schema.compute(records, hardware_features("gfx950"), names)
     label = records["tflops"].to_numpy(dtype=np.float64)
     data = lgb.Dataset(features, np.log1p(label) if log else label)
     booster = lgb.train({"num_threads": 1, "verbosity": -1, "deterministic": True}, data, 40)
     folder.mkdir()
     booster.save_model(folder / "model_tflops.lgbm")
     spec = {
-        "op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950", "feature_names": list(chosen.names),
+        "op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950", "feature_names": names,
         "categorical_features": ["pipeline"], "targets": ["tflops"], "log_targets": ["tflops"] if log else [],
         "params": {},
     }  # fmt: skip
@@ -44,16 +57,15 @@ def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool
     return booster
 
 
-@pytest.mark.parametrize(
-    "schema", ["grouped_conv_83", "grouped_conv_91", "grouped_conv_97", "grouped_conv_101"]
-)
+@pytest.mark.parametrize("width", [83, 91, 97, 101])
 @pytest.mark.parametrize("log", [True, False])
 def test_published_folders_of_every_width_load(
-    records: pd.DataFrame, tmp_path: Path, schema: str, log: bool
+    records: pd.DataFrame, tmp_path: Path, width: int, log: bool
 ) -> None:
-    booster = published_folder(tmp_path / "m", records, schema, log)
+    booster = published_folder(tmp_path / "m", records, width, log)
     problems, kernels = make_problems(3, seed=7), make_kernels()
-    features = schema_named(schema).compute(pair_columns(problems, kernels), hardware_features("gfx950"))
+    schema, names = columns_of(width)
+    features = schema.compute(pair_columns(problems, kernels), hardware_features("gfx950"), names)
     raw = np.asarray(booster.predict(features)).reshape(3, len(kernels))
     predictor = Predictor.load(tmp_path / "m")
     expected = np.expm1(raw) if log else raw
@@ -68,7 +80,7 @@ def test_published_folders_of_every_width_load(
 def test_ck_dsl_models_name_their_columns_and_log_transform(
     records: pd.DataFrame, tmp_path: Path, log: bool
 ) -> None:
-    booster = published_folder(tmp_path / "m", records, "grouped_conv_113", log)
+    booster = published_folder(tmp_path / "m", records, 113, log)
     path = tmp_path / "m" / "feature_spec.json"
     spec = json.loads(path.read_text())
     del spec["log_targets"], spec["categorical_features"]
@@ -90,7 +102,7 @@ def test_ck_dsl_models_name_their_columns_and_log_transform(
 
 
 def test_old_and_new_models_are_read_concurrently(records: pd.DataFrame, tmp_path: Path) -> None:
-    published_folder(tmp_path / "old", records, "grouped_conv_83")
+    published_folder(tmp_path / "old", records, 83)
     train(records, recipe_named("log_time").with_trees(20), n_splits=2).save(tmp_path / "new")
     problem, kernels = make_problems(1, seed=3)[0], make_kernels()
 
@@ -104,7 +116,7 @@ def test_old_and_new_models_are_read_concurrently(records: pd.DataFrame, tmp_pat
 
 
 def test_nothing_to_predict(records: pd.DataFrame, tmp_path: Path) -> None:
-    published_folder(tmp_path / "m", records, "grouped_conv_97")
+    published_folder(tmp_path / "m", records, 97)
     predictor, problem = Predictor.load(tmp_path / "m"), make_problems(1)[0]
     assert predictor.predict(problem, []).shape == (0,)
     assert predictor.predict([], make_kernels()).shape == (0, 10)
@@ -114,7 +126,7 @@ def test_nothing_to_predict(records: pd.DataFrame, tmp_path: Path) -> None:
 
 def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path) -> None:
     good = tmp_path / "good"
-    published_folder(good, records, "grouped_conv_97")
+    published_folder(good, records, 97)
     spec = json.loads((good / "feature_spec.json").read_text())
 
     def broken(**changes: object) -> Path:
@@ -160,7 +172,7 @@ def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path
 def test_a_published_folder_may_lack_files(records: pd.DataFrame, tmp_path: Path) -> None:
     """The public GEMM folders list three targets and have one; some folders have only a model."""
     folder = tmp_path / "m"
-    published_folder(folder, records, "grouped_conv_97")
+    published_folder(folder, records, 97)
     problem, kernels = make_problems(1, seed=3)[0], make_kernels()
     whole = Predictor.load(folder).predict(problem, kernels)
     path = folder / "feature_spec.json"
@@ -177,7 +189,7 @@ def test_a_published_folder_may_lack_files(records: pd.DataFrame, tmp_path: Path
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"tree\nversion=v4\n"])
 def test_a_damaged_model_file(records: pd.DataFrame, tmp_path: Path, damage: bytes) -> None:
-    booster = published_folder(tmp_path / "m", records, "grouped_conv_97")
+    booster = published_folder(tmp_path / "m", records, 97)
     (tmp_path / "m" / "model_tflops.lgbm").write_bytes(damage)
     with pytest.raises(ModelError, match="not a complete LightGBM model"):
         Predictor.load(tmp_path / "m")

@@ -67,25 +67,6 @@ class FeatureSchema:
         """Names of the columns, in order."""
         return tuple(feature.name for feature in self.features)
 
-    def subset(self, name: str, names: Sequence[str]) -> FeatureSchema:
-        """Returns a schema with only these columns, in this order; other formulas stay available to them.
-
-        Raises ModelError that lists the columns that this schema does not have.
-        """
-        have = {feature.name: feature for feature in self.features}
-        missing = [n for n in names if n not in have]
-        if missing:
-            raise ModelError(f"schema {self.name} has no feature {', '.join(missing)}")
-        chosen = tuple(have[n] for n in names)
-        rest = tuple(f for f in self.features if f.name not in set(names))
-        return replace(
-            self,
-            name=name,
-            features=chosen,
-            intermediates=(*self.intermediates, *rest),
-            categorical=tuple(c for c in self.categorical if c in names),
-        )
-
     def extended(self, name: str, more: Sequence[Feature], optional: tuple[str, ...] = ()) -> FeatureSchema:
         """Returns a schema with further columns after its own, and further optional inputs for them."""
         return replace(
@@ -252,12 +233,13 @@ def ceil_div(a: Array, b: Array) -> Array:
     return np.ceil(a / b)
 
 
+def power_of_two(values: Array) -> Array:
+    """Returns the largest power of two that divides each."""
+    whole = values.astype(np.int64)
+    return (whole & -whole).astype(np.float64)
+
+
 def tile_fill(size: Array, tile: Array) -> Array:
     """Published tile efficiency: fill of the last tile (remainder / tile; 1 if it is full)."""
     rest = np.mod(size, tile)
     return np.where(rest == 0, 1.0, rest / tile)
-
-
-def flag(condition: npt.NDArray[np.bool_]) -> Array:
-    """1.0 where true, else 0.0."""
-    return condition.astype(np.float64)

@@ -13,16 +13,12 @@ from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
-from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72, GEMM_78
+from tile_oracle.features.schemas.gemm_published import GEMM_72, GEMM_78
 from tile_oracle.features.schemas.gemm_roofline import GEMM_LEAN, GEMM_POOL_2
-from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_101, GROUPED_CONV_113
+from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_113
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
 from tile_oracle.features.schemas.grouped_conv_pool import GROUPED_CONV_POOL
-from tile_oracle.features.schemas.grouped_conv_published import (
-    GROUPED_CONV_83,
-    GROUPED_CONV_91,
-    GROUPED_CONV_97,
-)
+from tile_oracle.features.schemas.grouped_conv_published import GROUPED_CONV_97
 from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
 from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS
 from tile_oracle.operation import operation_named, operation_of_columns, operations
@@ -34,10 +30,7 @@ GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN.extended(
 
 GROUPED_CONV_FEATURES = OperationFeatures(
     GROUPED_CONV_OWN,
-    (
-        GROUPED_CONV_OWN_3,
-        *(GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83, GROUPED_CONV_101, GROUPED_CONV_113),
-    ),
+    (GROUPED_CONV_OWN_3, GROUPED_CONV_97, GROUPED_CONV_113),
     fallback=(GROUPED_CONV_97, GROUPED_CONV_113, GROUPED_CONV_OWN, GROUPED_CONV_OWN_3),
     in_recipes={"published": "grouped_conv_97", "launch": "grouped_conv_own_3"},
     time_terms=GROUPED_CONV_TERMS,
@@ -46,7 +39,7 @@ GROUPED_CONV_FEATURES = OperationFeatures(
 )
 GEMM_FEATURES = OperationFeatures(
     GEMM_OWN,
-    (GEMM_55, GEMM_72, GEMM_78, GEMM_LEAN),
+    (GEMM_72, GEMM_78, GEMM_LEAN),
     fallback=(GEMM_72, GEMM_78, GEMM_OWN),
     in_recipes={"published": "gemm_universal_72", "imitation": GEMM_LEAN.name},
     kernel_distance={

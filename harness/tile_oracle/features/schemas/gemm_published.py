@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,18 +12,11 @@ from tile_oracle.features.feature_table import (
     Feature,
     FeatureSchema,
     FeatureTable,
-    Formula,
-    ceil_div,
-    flag,
-    given,
-    log2_of,
-    ratio,
-    tile_fill,
 )
-from tile_oracle.features.hardware import LDS_FOR_RATIO
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
 from tile_oracle.features.schemas.hardware_columns import HARDWARE_FEATURES
-from tile_oracle.features.schemas.own_columns import TILE, WARP_TILE, log2_column
+from tile_oracle.features.schemas.own_columns import TILE, WARP_TILE
 
 WORD_CODES: dict[str, dict[str, float]] = {
     "dtype": ELEMENT_BYTES,
@@ -36,112 +28,81 @@ WORD_CODES: dict[str, dict[str, float]] = {
 """Published codes of the text columns."""
 
 
-def _each(name: str, meaning: str, formula: Callable[[FeatureTable, str], Array]) -> Iterator[Feature]:
-    """Yields a column of each axis, whose letter stands for @; of @@ the capital."""
-    for axis in "mnk":
-        words = (text.replace("@@", axis.upper()).replace("@", axis) for text in (name, meaning))
-        yield Feature(next(words), partial(_of_axis, formula, axis), next(words))
+def _along_axes(sheet: str) -> tuple[Feature, ...]:
+    """Returns the features of a sheet, of a line with @ one for each axis: @ stands for its letter, @@ for
+    the capital."""
+    return formulas(
+        "\n".join(
+            line.replace("@@", axis.upper()).replace("@", axis)
+            for line in sheet.splitlines()
+            for axis in ("mnk" if "@" in line else "m")
+        )
+    )
 
 
-def _of_axis(formula: Callable[[FeatureTable, str], Array], axis: str, t: FeatureTable) -> Array:
-    return formula(t, axis)
-
-
-def _extents(t: FeatureTable, axis: str) -> tuple[Array, Array]:
-    """Returns the problem's extent and the tile's."""
-    return t[axis.upper()], t[f"tile_{axis}"]
-
-
-def _any_of(name: str) -> Formula:
-    return lambda t: np.maximum(np.maximum(t[f"{name}_m"], t[f"{name}_n"]), t[f"{name}_k"])
-
-
-_PROBLEM = (
-    given("M", "rows of A and C"),
-    given("N", "columns of B and C"),
-    given("K", "depth of the product"),
-    given("split_k", "parts that the depth is split into"),
-    *(Feature(f"log2_{name}", log2_column(name), f"log2 of {name}") for name in "MNK"),
-    Feature("log2_MNK", lambda t: log2_of(t.M * t.N * t.K), "log2 of M N K"),
-    Feature(
-        "arithmetic_intensity",
-        lambda t: 2 * t.M * t.N * t.K / ((t.M * t.K + t.K * t.N + t.M * t.N) * t.dtype),
-        "floating-point operations per byte, each matrix moved once",
-    ),
-    Feature("aspect_ratio_mn", lambda t: t.M / t.N, "M/N"),
-    Feature("aspect_ratio_mk", lambda t: t.M / t.K, "M/K"),
-    Feature("aspect_ratio_nk", lambda t: t.N / t.K, "N/K"),
-    given("layout", "published layout code: rcr 0, rrr 1, crr 2, ccr 3"),
-)
+_PROBLEM = formulas("""
+M  # rows of A and C
+N  # columns of B and C
+K  # depth of the product
+split_k  # parts that the depth is split into
+log2_M = log2_of(M)  # log2 of M
+log2_N = log2_of(N)  # log2 of N
+log2_K = log2_of(K)  # log2 of K
+log2_MNK = log2_of(M * N * K)  # log2 of M N K
+arithmetic_intensity = 2 * M * N * K / ((M * K + K * N + M * N) * dtype)
+    # floating-point operations per byte, each matrix moved once
+aspect_ratio_mn = M / N  # M/N
+aspect_ratio_mk = M / K  # M/K
+aspect_ratio_nk = N / K  # N/K
+layout  # published layout code: rcr 0, rrr 1, crr 2, ccr 3
+""")
 
 _KERNEL = (
     *TILE,
-    given("warp_m", "waves along M"),
-    given("warp_n", "waves along N"),
-    given("warp_k", "waves along K"),
+    *formulas("""
+warp_m  # waves along M
+warp_n  # waves along N
+warp_k  # waves along K
+"""),
     *WARP_TILE,
-    given("pipeline", "published pipeline code"),
-    given("scheduler", "intrawave 0, interwave 1"),
-    given("epilogue", "default 0, cshuffle 1"),
-    given("pad_m", "a partial tile along M is handled"),
-    given("pad_n", "a partial tile along N is handled"),
-    given("pad_k", "a partial tile along K is handled"),
-    given("persistent", "persistent workgroups, which process several tiles"),
-    Feature("num_warps", lambda t: t.warp_m * t.warp_n * t.warp_k, "waves of a workgroup"),
-    Feature("tile_volume", lambda t: t.tile_m * t.tile_n * t.tile_k, "tile_m tile_n tile_k"),
-    Feature("tile_mn", lambda t: t.tile_m * t.tile_n, "tile_m tile_n"),
-    Feature(
-        "lds_usage_estimate",
-        lambda t: (t.tile_m * t.tile_k + t.tile_n * t.tile_k) * t.dtype,
-        "bytes of both operand tiles",
-    ),
-    Feature(
-        "lds_usage_ratio",
-        lambda t: (
-            t.lds_usage_estimate
-            / np.where(t.word_is("pipeline", lambda word: word == "compv4") == 1, 32768.0, t[LDS_FOR_RATIO])
-        ),
-        "share of the LDS that the pipeline can use",
-    ),
+    *formulas("""
+pipeline  # published pipeline code
+scheduler  # intrawave 0, interwave 1
+epilogue  # default 0, cshuffle 1
+pad_m  # a partial tile along M is handled
+pad_n  # a partial tile along N is handled
+pad_k  # a partial tile along K is handled
+persistent  # persistent workgroups, which process several tiles
+num_warps = warp_m * warp_n * warp_k  # waves of a workgroup
+tile_volume = tile_m * tile_n * tile_k  # tile_m tile_n tile_k
+tile_mn = tile_m * tile_n  # tile_m tile_n
+lds_usage_estimate = (tile_m * tile_k + tile_n * tile_k) * dtype  # bytes of both operand tiles
+lds_usage_ratio = lds_usage_estimate / where(pipeline == "compv4", 32768.0, hw_lds_for_ratio)
+    # share of the LDS that the pipeline can use
+"""),
 )
 
-_TILES = (
-    *_each("num_tiles_@", "ceil(@@/tile_@)", lambda t, axis: ceil_div(*_extents(t, axis))),
-    Feature("total_output_tiles", lambda t: t.num_tiles_m * t.num_tiles_n, "output tiles"),
-    *_each("tile_eff_@", "fill of the last tile along @@", lambda t, axis: tile_fill(*_extents(t, axis))),
-    Feature(
-        "overall_tile_efficiency",
-        lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k,
-        "product of the three",
-    ),
-    Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles per CU"),
-)
+_TILES = _along_axes("""
+num_tiles_@ = ceil_div(@@, tile_@)  # ceil(@@/tile_@)
+total_output_tiles = num_tiles_m * num_tiles_n  # output tiles
+tile_eff_@ = tile_fill(@@, tile_@)  # fill of the last tile along @@
+overall_tile_efficiency = tile_eff_m * tile_eff_n * tile_eff_k  # product of the three
+cu_utilization = ratio(total_output_tiles, hw_num_cus)  # output tiles per CU
+""")
 
-_PADDING = (
-    *_each("ratio_@@_to_tile_@", "@@/tile_@", lambda t, axis: t[axis.upper()] / t[f"tile_{axis}"]),
-    *_each(
-        "problem_smaller_than_tile_@",
-        "@@ < tile_@",
-        lambda t, axis: flag(t[axis.upper()] < t[f"tile_{axis}"]),
-    ),
-    Feature("any_dim_too_small", _any_of("problem_smaller_than_tile"), "one of the three"),
-    *_each(
-        "needs_padding_@",
-        "@@ is not a multiple of tile_@",
-        lambda t, axis: flag(np.mod(*_extents(t, axis)) != 0),
-    ),
-    *_each(
-        "has_padding_when_needed_@",
-        "needed along @@ and present",
-        lambda t, axis: t[f"needs_padding_{axis}"] * t[f"pad_{axis}"],
-    ),
-    *_each(
-        "missing_required_padding_@",
-        "needed along @@ but missing",
-        lambda t, axis: t[f"needs_padding_{axis}"] * (1 - t[f"pad_{axis}"]),
-    ),
-    Feature("missing_any_required_padding", _any_of("missing_required_padding"), "one of the three"),
-)
+_PADDING = _along_axes("""
+ratio_@@_to_tile_@ = @@ / tile_@  # @@/tile_@
+problem_smaller_than_tile_@ = @@ < tile_@  # @@ < tile_@
+any_dim_too_small = maximum(
+    maximum(problem_smaller_than_tile_m, problem_smaller_than_tile_n), problem_smaller_than_tile_k
+)  # one of the three
+needs_padding_@ = mod(@@, tile_@) != 0  # @@ is not a multiple of tile_@
+has_padding_when_needed_@ = needs_padding_@ * pad_@  # needed along @@ and present
+missing_required_padding_@ = needs_padding_@ * (1 - pad_@)  # needed along @@ but missing
+missing_any_required_padding = maximum(
+    maximum(missing_required_padding_m, missing_required_padding_n), missing_required_padding_k
+)  # one of the three
+""")
 
 GEMM_72 = FeatureSchema(
     "gemm_universal_72",
@@ -151,13 +112,6 @@ GEMM_72 = FeatureSchema(
     categorical=("layout", "pipeline", "scheduler", "epilogue"),
 )
 """The 72 columns, with the ratios and the padding columns."""
-
-GEMM_55 = GEMM_72.subset(
-    "gemm_universal_55",
-    [feature.name for feature in (*_PROBLEM, *_KERNEL, *_TILES, *HARDWARE_FEATURES)],
-)
-"""Without them."""
-
 
 _WIDEST_BYTES = 16.0
 

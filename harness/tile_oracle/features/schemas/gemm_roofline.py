@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, log
+from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, log, power_of_two
 from tile_oracle.features.schemas.configuration import library_cluster, library_stages
 from tile_oracle.features.schemas.gemm_pool import GEMM_POOL
 from tile_oracle.features.schemas.pool_columns import BINARY
 from tile_oracle.features.schemas.roofline_time import Roofline, Time
-from tile_oracle.features.schemas.roofline_work import Machine, Work, power_of_two
+from tile_oracle.features.schemas.roofline_work import Machine, Work
 
 _Formula = Callable[[FeatureTable], Array]
 _FIXED = Roofline()

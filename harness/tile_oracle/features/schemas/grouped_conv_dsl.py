@@ -7,8 +7,6 @@ gfx942 and gfx90a, about 70 of the 113 for gfx950.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 
@@ -17,128 +15,81 @@ from tile_oracle.features.feature_table import (
     Feature,
     FeatureSchema,
     FeatureTable,
-    ceil_div,
-    flag,
-    log,
-    ratio,
-    tile_fill,
+    Formula,
 )
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.grouped_conv_published import GROUPED_CONV_97
 
 
-def _log(x: Array) -> Array:
-    """ln(max(x, 1))."""
-    return log(np.maximum(x, 1.0))
+def _stated(field: str, formula: str, otherwise: float) -> Formula:
+    """Returns the formula or, where a kernel's field is not known, what CK DSL's trainer gives all kernels of
+    its sweeps, which state tile and pipeline alone (gen_conv_sweep_data.py)."""
+    (known,) = formulas(f"known = {formula}  # where it is stated")
+
+    def column(t: FeatureTable) -> Array:
+        if field not in t.inputs:
+            return np.full(t.length, otherwise)
+        if not isinstance(t.inputs, pd.DataFrame):
+            return known.formula(t)
+        unstated = t.inputs[field].isna().to_numpy()
+        return (
+            np.full(t.length, otherwise)
+            if unstated.all()
+            else np.where(unstated, otherwise, known.formula(t))
+        )
+
+    return column
 
 
-def _log_of_share(x: Array) -> Array:
-    """ln(max(x, 1e-6))."""
-    return log(np.maximum(x, 1e-6))
-
-
-def _where_stated(t: FeatureTable, field: str, values: Callable[[], Array], otherwise: float) -> Array:
-    """Returns a column, or what CK DSL's trainer gives every kernel of its sweeps, which state tile and
-    pipeline alone (gen_conv_sweep_data.py)."""
-    if field not in t.inputs:
-        return np.full(t.length, otherwise)
-    if not isinstance(t.inputs, pd.DataFrame):
-        return values()
-    unstated = t.inputs[field].isna().to_numpy()
-    return np.full(t.length, otherwise) if unstated.all() else np.where(unstated, otherwise, values())
-
-
-def _block_size(t: FeatureTable) -> Array:
-    return _where_stated(t, "wave_m", lambda: t.wave_m * t.wave_n * t.wave_k * t.hw_wavefront_size, _THREADS)
-
-
-def _is_intrawave(t: FeatureTable) -> Array:
-    return _where_stated(t, "scheduler", lambda: t.word_is("scheduler", lambda w: w == "intrawave"), 1.0)
-
-
-_THREADS = 256.0
-_OF_TILES = (
-    Feature("block_size", _block_size, "threads; 256 for a kernel whose waves are not stated"),
-    Feature("is_intrawave", _is_intrawave, "one wave ahead"),
-    Feature(
-        "has_dsb",
-        lambda t: _where_stated(t, "double_smem_buffer", lambda: t.double_smem_buffer, 0.0),
-        "two LDS buffers",
-    ),
-    Feature(
-        "has_si", lambda t: _where_stated(t, "split_image", lambda: t.split_image, 0.0), "the image is split"
-    ),
-    Feature("gemm_m_per_block", lambda t: t.tile_m, "m: rows of the tile"),
-    Feature("gemm_n_per_block", lambda t: t.tile_n, "n: columns of the tile"),
-    Feature("tile_volume", lambda t: t.gemm_m_per_block * t.gemm_n_per_block * t.gemm_k_per_block, "m n k"),
-    Feature(
-        "lds_usage_estimate",
-        lambda t: (t.gemm_m_per_block + t.gemm_n_per_block) * t.gemm_k_per_block * t.bytes_each,
-        "bytes of both operand tiles",
-    ),
-    Feature("num_tiles_k", lambda t: ceil_div(t.gemm_k_output, t.gemm_k_per_block), "ceil(K/k)"),
-    Feature(
-        "tile_eff_k",
-        lambda t: tile_fill(t.gemm_k_output, t.gemm_k_per_block),
-        "fill of the last tile along K",
-    ),
-    Feature("ratio_gemm_k_to_tile_k", lambda t: t.gemm_k_output / t.gemm_k_per_block, "K/k"),
-    Feature("problem_smaller_than_tile_k", lambda t: flag(t.gemm_k_output < t.gemm_k_per_block), "K < k"),
+_OF_TILES = formulas(
+    """
+block_size = threads()  # threads; 256 for a kernel whose waves are not stated
+is_intrawave = intrawave()  # one wave ahead
+has_dsb = two_buffers()  # two LDS buffers
+has_si = split()  # the image is split
+gemm_m_per_block = tile_m  # m: rows of the tile
+gemm_n_per_block = tile_n  # n: columns of the tile
+tile_volume = gemm_m_per_block * gemm_n_per_block * gemm_k_per_block  # m n k
+lds_usage_estimate = (gemm_m_per_block + gemm_n_per_block) * gemm_k_per_block * bytes_each
+    # bytes of both operand tiles
+num_tiles_k = ceil_div(gemm_k_output, gemm_k_per_block)  # ceil(K/k)
+tile_eff_k = tile_fill(gemm_k_output, gemm_k_per_block)  # fill of the last tile along K
+ratio_gemm_k_to_tile_k = gemm_k_output / gemm_k_per_block  # K/k
+problem_smaller_than_tile_k = gemm_k_output < gemm_k_per_block  # K < k
+""",
+    threads=_stated("wave_m", "wave_m * wave_n * wave_k * hw_wavefront_size", 256.0),
+    intrawave=_stated("scheduler", 'scheduler == "intrawave"', 1.0),
+    two_buffers=_stated("double_smem_buffer", "double_smem_buffer", 0.0),
+    split=_stated("split_image", "split_image", 0.0),
 )
 """Columns that have another meaning in the older schemas."""
 
-_NUM_CUS = Feature(
-    "num_cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units; 1 where there are none"
-)
-_K_PER_C = Feature("K_per_C", lambda t: t.K / t.C, "output channels per input channel")
-_TILE_K = Feature("gemm_k_per_block", lambda t: t.tile_k, "k: depth of the tile")
-_SHAPE = (
-    Feature(
-        "log_gemm_m_n_ratio",
-        lambda t: log(np.maximum(t.gemm_m_output, 1.0) / np.maximum(t.gemm_n_output, 1.0)),
-        "ln(M/N)",
-    ),
-    Feature("log_total_output_tiles", lambda t: _log(t.total_output_tiles), "ln(output tiles)"),
-)
-_OF_GFX950 = (
-    Feature("log_num_tiles_m", lambda t: _log(t.num_tiles_m), "ln(tiles along M)"),
-    Feature(
-        "is_mem_x_log_num_tiles_m", lambda t: t.is_mem * t.log_num_tiles_m, "the same, pipeline mem only"
-    ),
-    Feature("log_gemm_m_raw", lambda t: _log(t.gemm_m_output), "ln(M)"),
-    Feature("gemm_m_lt_num_cus", lambda t: flag(t.gemm_m_output < t.num_cus), "M < compute units"),
-    Feature(
-        "log_gemm_m_over_num_cus",
-        lambda t: log(np.maximum(t.gemm_m_output, 1.0) / t.num_cus),
-        "ln(M / compute units)",
-    ),
-    Feature("is_mem_x_log_gemm_m_raw", lambda t: t.is_mem * t.log_gemm_m_raw, "ln(M), pipeline mem only"),
-    Feature(
-        "log_cu_fill",
-        lambda t: _log_of_share(ratio(t.total_output_tiles, t.num_cus)),
-        "ln(output tiles / compute units)",
-    ),
-    Feature(
-        "k_tiles_over_mn_tiles",
-        lambda t: t.num_tiles_k / np.maximum(t.total_output_tiles, 1.0),
-        "tiles along K per output tile",
-    ),
-    Feature(
-        "waves_per_max_occ",
-        lambda t: ratio(t.total_output_tiles, t.num_cus * t.hw_max_waves_per_cu),
-        "output tiles / waves that the device holds",
-    ),
-    Feature(
-        "wave_quant_efficiency",
-        lambda t: t.total_output_tiles / (ceil_div(t.total_output_tiles, t.num_cus) * t.num_cus),
-        "fill of the last round of output tiles over the compute units",
-    ),
-    Feature(
-        "log_k_per_active_cu",
-        lambda t: _log_of_share(t.num_tiles_k / np.minimum(t.total_output_tiles, t.num_cus)),
-        "ln(tiles along K / compute units at work)",
-    ),
-    Feature("is_subwave", lambda t: flag(t.total_output_tiles < t.num_cus), "tiles < compute units"),
-)
+_NUM_CUS, _K_PER_C, _TILE_K = formulas("""
+num_cus = maximum(hw_num_cus, 1.0)  # compute units; 1 where there are none
+K_per_C = K / C  # output channels per input channel
+gemm_k_per_block = tile_k  # k: depth of the tile
+""")
+_SHAPE = formulas("""
+log_gemm_m_n_ratio = log(maximum(gemm_m_output, 1.0) / maximum(gemm_n_output, 1.0))  # ln(M/N)
+log_total_output_tiles = log(maximum(total_output_tiles, 1.0))  # ln(output tiles)
+""")
+_OF_GFX950 = formulas("""
+log_num_tiles_m = log(maximum(num_tiles_m, 1.0))  # ln(tiles along M)
+is_mem_x_log_num_tiles_m = is_mem * log_num_tiles_m  # the same, pipeline mem only
+log_gemm_m_raw = log(maximum(gemm_m_output, 1.0))  # ln(M)
+gemm_m_lt_num_cus = gemm_m_output < num_cus  # M < compute units
+log_gemm_m_over_num_cus = log(maximum(gemm_m_output, 1.0) / num_cus)  # ln(M / compute units)
+is_mem_x_log_gemm_m_raw = is_mem * log_gemm_m_raw  # ln(M), pipeline mem only
+log_cu_fill = log(maximum(ratio(total_output_tiles, num_cus), 1e-6))  # ln(output tiles / compute units)
+k_tiles_over_mn_tiles = num_tiles_k / maximum(total_output_tiles, 1.0)  # tiles along K per output tile
+waves_per_max_occ = ratio(total_output_tiles, num_cus * hw_max_waves_per_cu)
+    # output tiles / waves that the device holds
+wave_quant_efficiency = total_output_tiles / (ceil_div(total_output_tiles, num_cus) * num_cus)
+    # fill of the last round of output tiles over the compute units
+log_k_per_active_cu = log(maximum(num_tiles_k / minimum(total_output_tiles, num_cus), 1e-6))
+    # ln(tiles along K / compute units at work)
+is_subwave = total_output_tiles < num_cus  # tiles < compute units
+""")
 
 
 def _columns() -> tuple[Feature, ...]:
@@ -164,9 +115,3 @@ GROUPED_CONV_113 = FeatureSchema(
     GROUPED_CONV_97.categorical,
 )
 """All columns; models of gfx950 use some of them."""
-
-GROUPED_CONV_101 = GROUPED_CONV_113.subset(
-    "grouped_conv_101",
-    [name for name in GROUPED_CONV_113.names if name not in {feature.name for feature in _OF_GFX950}],
-)
-"""Without the columns that only models of gfx950 use."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import ELEMENT_BYTES, Feature, ceil_div
+from tile_oracle.features.feature_table import ELEMENT_BYTES
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.grouped_conv_own import PROBLEM_COLUMNS, PROBLEM_INPUTS
 from tile_oracle.features.schemas.pool_columns import (
     BINARY,
@@ -20,8 +21,10 @@ _INTERMEDIATES = (
     *PROBLEM_INPUTS,
     *TILES,
     *tiles_of_product("Ng", "Kg"),
-    Feature("tiles", lambda t: t.tiles_m * t.tiles_n * t.G * t.parts, "workgroups' tiles"),
-    Feature("steps", lambda t: ceil_div(t.tiles, t.cus) * t.tiles_k, "serial K steps"),
+    *formulas("""
+tiles = tiles_m * tiles_n * G * parts  # workgroups' tiles
+steps = ceil_div(tiles, cus) * tiles_k  # serial K steps
+"""),
 )
 
 GROUPED_CONV_POOL = pool_schema(

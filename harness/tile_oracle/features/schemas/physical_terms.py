@@ -7,42 +7,24 @@ third or fourth round). Tiles that share an operand load it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-
-from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, flag
+from tile_oracle.features.feature_table import FeatureSchema
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN as OWN
 
-
-def _further_rounds(at_once: int) -> Callable[[FeatureTable], Array]:
-    return lambda t: (np.ceil(t.cu_loads / at_once) - 1) * t.tiles_k
-
-
-_TERMS = (
-    Feature("start", lambda t: np.ones(t.length), "launch, first loads, last store"),
-    Feature("first_steps", lambda t: t.tiles_k, "K steps of one tile"),
-    Feature("further_rounds", lambda t: t.rounds - 1, "starts of further rounds"),
-    Feature("further_steps", _further_rounds(1), "K steps of further rounds, one workgroup at a time"),
-    Feature("further_steps_2", _further_rounds(2), "the same, two workgroups at a time"),
-    Feature("further_steps_3", _further_rounds(3), "the same, three"),
-    Feature("further_steps_4", _further_rounds(4), "the same, four"),
-    Feature(
-        "crowd_steps", lambda t: np.maximum(t.cu_loads - 1, 0) * t.tiles_k, "steps beyond one tile per unit"
-    ),
-    Feature("shared_steps", lambda t: t.cu_loads * t.tiles_k, "steps that share caches and memory"),
-    Feature("written_mb", lambda t: t.bytes_written / 1e6, "result, MB"),
-    Feature(
-        "reload_gb",
-        lambda t: t.G * t.tiles_m * t.Ng * t.Kg * t.element_bytes / 1e9,
-        "second operand over all tiles",
-    ),
-    Feature(
-        "partial_step",
-        lambda t: flag(np.mod(t.Kg, t.tile_k) > 0) * t.rounds,
-        "last K steps that are not full",
-    ),
-)
+_TERMS = formulas("""
+start = 1  # launch, first loads, last store
+first_steps = tiles_k  # K steps of one tile
+further_rounds = rounds - 1  # starts of further rounds
+further_steps = (ceil(cu_loads / 1) - 1) * tiles_k  # K steps of further rounds, one workgroup at a time
+further_steps_2 = (ceil(cu_loads / 2) - 1) * tiles_k  # the same, two workgroups at a time
+further_steps_3 = (ceil(cu_loads / 3) - 1) * tiles_k  # the same, three
+further_steps_4 = (ceil(cu_loads / 4) - 1) * tiles_k  # the same, four
+crowd_steps = maximum(cu_loads - 1, 0) * tiles_k  # steps beyond one tile per unit
+shared_steps = cu_loads * tiles_k  # steps that share caches and memory
+written_mb = bytes_written / 1e6  # result, MB
+reload_gb = G * tiles_m * Ng * Kg * element_bytes / 1e9  # second operand over all tiles
+partial_step = (mod(Kg, tile_k) > 0) * rounds  # last K steps that are not full
+""")
 
 GROUPED_CONV_TERMS = FeatureSchema(
     "grouped_conv_terms_1",

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
-
 from tile_oracle.features.feature_table import (
     Array,
     Feature,
     FeatureSchema,
     FeatureTable,
     Formula,
-    ceil_div,
-    log2,
     log2_of,
 )
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.code_columns import CODE_INPUTS
 from tile_oracle.features.schemas.configuration import CONFIGURATION, configuration
-from tile_oracle.features.schemas.own_columns import log2_column
-
-_UNKNOWN_TILE = {"tile_m": 128.0, "tile_n": 128.0, "tile_k": 64.0}
 
 
 def _configured(column: str) -> Callable[[FeatureTable], Array]:
@@ -37,82 +31,68 @@ CONFIGURED: tuple[Feature, ...] = tuple(
 """The configuration itself."""
 
 
-def _tile(column: str) -> Callable[[FeatureTable], Array]:
-    def formula(t: FeatureTable) -> Array:
-        value = t[f"kernel_{column}"]
-        return np.where(value > 0, value, _UNKNOWN_TILE[column])
-
-    return formula
-
-
-TILES: tuple[Feature, ...] = (
-    Feature("tile_m", _tile("tile_m"), "rows of a tile"),
-    Feature("tile_n", _tile("tile_n"), "columns of a tile"),
-    Feature("tile_k", _tile("tile_k"), "depth of a step"),
-    Feature("parts", lambda t: np.maximum(t.kernel_parts, 1.0), "parts of the depth"),
-    Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),
-)
+TILES = formulas("""
+tile_m = where(kernel_tile_m > 0, kernel_tile_m, 128)  # rows of a tile
+tile_n = where(kernel_tile_n > 0, kernel_tile_n, 128)  # columns of a tile
+tile_k = where(kernel_tile_k > 0, kernel_tile_k, 64)  # depth of a step
+parts = maximum(kernel_parts, 1.0)  # parts of the depth
+cus = maximum(hw_num_cus, 1.0)  # compute units, at least 1
+""")
 """Intermediates for formulas with tiles."""
 
-ROUNDS: tuple[Feature, ...] = (
-    Feature("log2_tiles", lambda t: log2_of(t.tiles), "log2 of the workgroups' tiles"),
-    Feature("log2_cu_loads", lambda t: log2(t.tiles / t.cus), "log2 of the tiles per compute unit"),
-    Feature("log2_rounds", lambda t: log2_of(ceil_div(t.tiles, t.cus)), "log2 of the rounds of tiles"),
-    Feature(
-        "tail", lambda t: t.tiles / t.cus / ceil_div(t.tiles, t.cus), "utilization of the rounds, 0 to 1"
-    ),
-)
+ROUNDS: tuple[Feature, ...] = formulas("""
+log2_tiles = log2_of(tiles)  # log2 of the workgroups' tiles
+log2_cu_loads = log2(tiles / cus)  # log2 of the tiles per compute unit
+log2_rounds = log2_of(ceil_div(tiles, cus))  # log2 of the rounds of tiles
+tail = tiles / cus / ceil_div(tiles, cus)  # utilization of the rounds, 0 to 1
+""")
 """The distribution of `tiles` over the compute units."""
 
 
 def tiles_of_product(n: str, k: str) -> tuple[Feature, ...]:
     """Returns intermediates: the tiles of a product with M rows. n, k: its width and depth."""
-    return (
-        Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
-        Feature("tiles_n", lambda t: ceil_div(t[n], t.tile_n), f"tiles along {n}"),
-        Feature("tiles_k", lambda t: ceil_div(t[k], t.tile_k * t.parts), f"steps along {k} of one part"),
-    )
+    return formulas(f"""
+tiles_m = ceil_div(M, tile_m)  # tiles along M
+tiles_n = ceil_div({n}, tile_n)  # tiles along {n}
+tiles_k = ceil_div({k}, tile_k * parts)  # steps along {k} of one part
+""")
 
 
-SERIAL_STEPS: tuple[Feature, ...] = (
-    Feature("rounds", lambda t: ceil_div(t.tiles, t.cus), "rounds of tiles"),
-    Feature("steps", lambda t: t.rounds * t.tiles_k, "serial K steps"),
-)
+SERIAL_STEPS: tuple[Feature, ...] = formulas("""
+rounds = ceil_div(tiles, cus)  # rounds of tiles
+steps = rounds * tiles_k  # serial K steps
+""")
 """Intermediates: what `tiles` cost."""
 
 
 def fills_of_product(n: str, k: str) -> tuple[Feature, ...]:
     """Returns the useful shares of `tiles_of_product`."""
-    return (
-        Feature("fill_m", lambda t: t.M / (t.tiles_m * t.tile_m), "useful share of the tiles along M"),
-        Feature("fill_n", lambda t: t[n] / (t.tiles_n * t.tile_n), f"useful share of the tiles along {n}"),
-        Feature("fill_k", lambda t: t[k] / (t.tiles_k * t.tile_k * t.parts), "useful share of the K steps"),
-    )
+    return formulas(f"""
+fill_m = M / (tiles_m * tile_m)  # useful share of the tiles along M
+fill_n = {n} / (tiles_n * tile_n)  # useful share of the tiles along {n}
+fill_k = {k} / (tiles_k * tile_k * parts)  # useful share of the K steps
+""")
 
 
-PRODUCT_STEPS: tuple[Feature, ...] = (
-    Feature("log2_tiles_m", lambda t: log2_of(t.tiles_m), "log2 of the tiles along M"),
-    Feature("log2_tiles_n", lambda t: log2_of(t.tiles_n), "log2 of the tiles along N"),
-    Feature("log2_tiles_k", lambda t: log2_of(t.tiles_k), "log2 of the K steps of a tile"),
-    Feature("log2_steps", lambda t: log2_of(t.steps), "log2 of the serial K steps"),
-)
+PRODUCT_STEPS: tuple[Feature, ...] = formulas("""
+log2_tiles_m = log2_of(tiles_m)  # log2 of the tiles along M
+log2_tiles_n = log2_of(tiles_n)  # log2 of the tiles along N
+log2_tiles_k = log2_of(tiles_k)  # log2 of the K steps of a tile
+log2_steps = log2_of(steps)  # log2 of the serial K steps
+""")
 """The sizes of `tiles_of_product`, and the `steps` of a compute unit."""
 
-CU_TRAFFIC = Feature(
-    "log2_cu_traffic",
-    lambda t: log2(t.steps * (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes),
-    "log2 of the bytes one compute unit loads",
-)
-"""Of the `steps` of a product."""
+CU_TRAFFIC, INTENSITY = formulas("""
+log2_cu_traffic = log2(steps * (tile_m + tile_n) * tile_k * element_bytes)
+    # log2 of the bytes one compute unit loads
+intensity = flops / bytes_total  # operations per byte
+""")
+"""Of the `steps` of a product, and of its problem."""
 
-INTENSITY = Feature("intensity", lambda t: t.flops / t.bytes_total, "operations per byte")
-
-REGISTERS = Feature("code_registers", lambda t: t.code_vgprs, "vector registers of a work-item, 0 if unknown")
-
-BINARY: tuple[Feature, ...] = (
-    REGISTERS,
-    Feature("code_lds_kib", lambda t: t.code_lds_bytes / 1024, "LDS of the binary, KiB, 0 if unknown"),
-)
+BINARY = REGISTERS, _ = formulas("""
+code_registers = code_vgprs  # vector registers of a work-item, 0 if unknown
+code_lds_kib = code_lds_bytes / 1024  # LDS of the binary, KiB, 0 if unknown
+""")
 """Metrics of a kernel's binary."""
 
 
@@ -123,7 +103,7 @@ def codes(**words: Iterable[str]) -> dict[str, dict[str, float]]:
 
 def logarithms(names: Iterable[str]) -> tuple[Feature, ...]:
     """Returns the columns log2_NAME of these columns."""
-    return tuple(Feature(f"log2_{name}", log2_column(name), f"log2 of {name}") for name in names)
+    return formulas("\n".join(f"log2_{name} = log2_of({name})  # log2 of {name}" for name in names))
 
 
 def pool_schema(

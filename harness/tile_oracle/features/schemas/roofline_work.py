@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.features.columns import Columns
-from tile_oracle.features.feature_table import ELEMENT_BYTES, Array
+from tile_oracle.features.feature_table import ELEMENT_BYTES, Array, power_of_two
 from tile_oracle.features.hardware import RATE
 from tile_oracle.features.schemas.tile_work import (
     COPIES,
@@ -285,9 +285,3 @@ def _accesses(
     by_descriptors = kernels["wide"] > 0
     loads = (np.where(by_descriptors, 1.0, accesses(row, aligned)) for row in (row_a, row_b))
     return (*loads, accesses(n, aligned_c))  # type: ignore[return-value]
-
-
-def power_of_two(values: Array) -> Array:
-    """Returns the largest power of two that divides each."""
-    whole = values.astype(np.int64)
-    return (whole & -whole).astype(np.float64)

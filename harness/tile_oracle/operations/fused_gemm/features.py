@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, given
+from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
@@ -25,18 +24,16 @@ _EPILOGUE = tuple(
     for part in ("bias", "gelu", "tanh", "silu", "mul", "residual")
 )
 _PROBLEM = (
-    *(given(name, name) for name in ("M", "N", "K", "batch")),
-    Feature("layouts", lambda t: t.layout, "rcr 0, rrr 1, crr 2, ccr 3"),
-    Feature("flops", lambda t: 2 * t.batch * t.M * t.N * t.K, "floating-point operations"),
-    Feature(
-        "bytes_total",
-        lambda t: (
-            2
-            * t.batch
-            * ((t.M + t.N) * t.K + t.M * t.N * (1 + t.with_mul + t.with_residual) + t.N * t.with_bias)
-        ),
-        "bytes of operands and result",
-    ),
+    *formulas("""
+M  # M
+N  # N
+K  # K
+batch  # batch
+layouts = layout  # rcr 0, rrr 1, crr 2, ccr 3
+flops = 2 * batch * M * N * K  # floating-point operations
+bytes_total = 2 * batch * ((M + N) * K + M * N * (1 + with_mul + with_residual) + N * with_bias)
+    # bytes of operands and result
+"""),
     INTENSITY,
     *_EPILOGUE,
 )
@@ -45,8 +42,10 @@ _OWN = FeatureSchema(
     "fused_gemm",
     (
         *_PROBLEM,
-        given("columns", "columns of C that are computed at a time"),
-        Feature("rest", lambda t: np.mod(t.N, t.columns), "columns of the last time if they are fewer"),
+        *formulas("""
+columns  # columns of C that are computed at a time
+rest = mod(N, columns)  # columns of the last time if they are fewer
+"""),
     ),
     (),
     _WORDS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, given
+from tile_oracle.features.feature_table import Array, FeatureSchema, FeatureTable
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
@@ -18,11 +19,18 @@ def _bytes(t: FeatureTable) -> Array:
 
 
 _PROBLEM = (
-    *(given(name, name) for name in ("M", "N", "K")),
-    Feature("is_e5m2", lambda t: t.dtype, "1 if A is e5m2, 2 if it is e2m1"),
-    Feature("scales", lambda t: t.scale, "one scale a matrix: 0, a row: 1, a block: 2, by MX: 3"),
-    Feature("flops", lambda t: 2 * t.M * t.N * t.K, "floating-point operations"),
-    Feature("bytes_total", lambda t: (t.M + t.N) * t.K * _bytes(t) + 2 * t.M * t.N, "bytes of A, B and C"),
+    *formulas(
+        """
+M  # M
+N  # N
+K  # K
+is_e5m2 = dtype  # 1 if A is e5m2, 2 if it is e2m1
+scales = scale  # one scale a matrix: 0, a row: 1, a block: 2, by MX: 3
+flops = 2 * M * N * K  # floating-point operations
+bytes_total = (M + N) * K * bytes_each() + 2 * M * N  # bytes of A, B and C
+""",
+        bytes_each=_bytes,
+    ),
     INTENSITY,
 )
 _OWN = FeatureSchema(
@@ -30,9 +38,11 @@ _OWN = FeatureSchema(
     "scaled_gemm",
     (
         *_PROBLEM,
-        given("columns", "columns of C that are computed at a time"),
-        Feature("rest", lambda t: np.mod(t.N, t.columns), "columns of the last time if they are fewer"),
-        Feature("blocks", lambda t: np.ceil(t.K / BLOCK), "blocks of the depth"),
+        *formulas(f"""
+columns  # columns of C that are computed at a time
+rest = mod(N, columns)  # columns of the last time if they are fewer
+blocks = ceil(K / {BLOCK})  # blocks of the depth
+"""),
     ),
     (),
     _WORDS,
