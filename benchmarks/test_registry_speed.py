@@ -5,18 +5,16 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from tile_oracle.cli import main
+from tile_oracle.model.store import shipped_models
 from tile_oracle.problem import problem_from_id
 from tile_oracle.registry import Registry
 
 PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
-MINE = problem_from_id("forward-fp32-n1-c16-k16-i9x9-f3x3-p1")
+MINE = problem_from_id("forward-bf16-n1-c16-k16-i9x9-f3x3-p1")
 
 
 def median_us(call: Callable[[], object], times: int) -> float:
@@ -51,21 +49,10 @@ def test_a_pick_among_300_kernels(benchmark: Any) -> None:
     assert by_registry / by_ranker < 3
 
 
-@pytest.fixture
-def tuned(tmp_path: Path) -> Any:
-    options = ["--kernel-set", "tiny", "--tuned", str(tmp_path), "--report-dir", str(tmp_path / "reports")]
-    assert main(["tune", MINE.id, "--target", "cpu", "--budget", "10s", *options]) == 0
-    with Registry("cpu", kernels="tiny", tuned=tmp_path) as registry:
-        yield registry
-
-
-def test_a_tuned_pick(benchmark: Any, tuned: Registry) -> None:
-    """Two look-ups: no model is asked."""
-    assert benchmark(tuned.select, MINE).source == "tuned"
-
-
-def test_a_run_in_the_worker(benchmark: Any, tuned: Registry) -> None:
+def test_a_run_in_the_worker(benchmark: Any) -> None:
     """Of a kernel of some microseconds: what is left is copies, files and the pipe."""
-    x, w = (np.ones(shape, np.float32) for shape in MINE.operand_shapes[:2])
-    result = benchmark(tuned.run, MINE, x, w)
+    x, w = (np.zeros(shape, np.uint16) for shape in MINE.operand_shapes[:2])
+    model = shipped_models() / "grouped_conv_forward_bf16_cpu"
+    with Registry("cpu", kernels="tiny", model=model) as registry:
+        result = benchmark(registry.run, MINE, x, w)
     assert result.output.shape == MINE.operand_shapes[2]

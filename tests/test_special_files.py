@@ -20,7 +20,6 @@ from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed, read_journal, seal_abandoned, set_damaged_aside
 from tile_oracle.record.run import purpose_of
 from tile_oracle.record.sealed_parquet import read_table
-from tile_oracle.registry.tuned import TunedResults
 from tile_oracle.training.score_scale import _predictions
 
 SECONDS = 20
@@ -81,10 +80,3 @@ def test_in_place_of_a_journal_or_a_part(tmp_path: Path) -> None:
 def test_in_place_of_a_list_of_kernels(tmp_path: Path, fifo: Path) -> None:
     with pytest.raises(HarnessError, match="it is a FIFO"):
         kernels_in_file(str(fifo), Kind.of("gemm", dtype="bf16", layout="rcr"))
-
-
-def test_in_place_of_tuned_results(tmp_path: Path) -> None:
-    path = TunedResults("cpu", tmp_path).path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(path)
-    assert "it is a FIFO" in TunedResults("cpu", tmp_path).notes[0]

@@ -69,10 +69,6 @@ class OperandError(HarnessError, ValueError):
     """An operand's array does not match the problem."""
 
 
-class TunedError(HarnessError):
-    """The tuned results cannot be written."""
-
-
 class NoModelError(ModelError):
     """No model covers a problem, and measuring is not allowed."""
 

@@ -70,7 +70,7 @@ SLOW = [
     ),
     Case(f"model parity models/made_up {PROBLEM} --kernels a.txt", "problems passed"),
     Case(
-        "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --budget 5m --tuned tuned",
+        "tune forward-fp32-n1-c16-k16-i9x9-f3x3-p1 --target cpu --kernel-set tiny --budget 5m",
         "problem kernel measured",
         lines=True,
     ),

@@ -101,7 +101,7 @@ def test_a_measured_gemm_is_a_row_of_a_tuned_table_of_aiter(tmp_path: Path) -> N
     """`tune --aiter`, from the measurement to what a session picks from the table."""
     file, problem = tmp_path / "bf16_tuned_gemm.csv", "gemm-fp32-rcr-m32-n64-k32"
     arguments = ["tune", problem, "--target", "cpu", "--kernel-set", "tiny", "--toolchain", "ziglang"]
-    arguments += ["--budget", "10m", "--tuned", str(tmp_path / "tuned"), "--report-dir", str(tmp_path)]
+    arguments += ["--budget", "10m", "--report-dir", str(tmp_path)]
     assert main([*arguments, "--aiter", str(file)]) == 0
     rows = [line.split(",") for line in file.read_text().splitlines()]
     row = dict(zip(*rows, strict=True))

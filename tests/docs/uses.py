@@ -190,7 +190,7 @@ def registry_run(column: Column) -> None:
     problem = column.judged[0]
     shapes = problem.operand_shapes[:-1]
     operands = [np.ones(shape, dtype=np.float32) for shape in shapes]
-    with Registry("cpu", kernels="tiny", tuned=False, model=_MODEL) as registry:
+    with Registry("cpu", kernels="tiny", model=_MODEL) as registry:
         assert np.isfinite(registry.run(problem, *operands).output).all()
 
 

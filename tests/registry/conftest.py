@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,15 +68,14 @@ def cpu_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 @pytest.fixture
-def make_registry(cpu_target: Target, tmp_path: Path) -> Iterator[Callable[..., Registry]]:
-    """Registries of the CPU, their tuned results in a folder of the test."""
+def make_registry(cpu_target: Target) -> Iterator[Callable[..., Registry]]:
+    """Registries of the CPU."""
     opened: list[Registry] = []
 
     def make(**changes: Any) -> Registry:
         options: dict[str, Any] = {
             "target": cpu_target,
             "kernels": "tiny",
-            "tuned": tmp_path / "tuned",
             "settings": SHORT,
         }
         options |= changes

@@ -1,4 +1,4 @@
-"""The source of a pick (tuned result or model), and its messages."""
+"""The model of a pick, and its messages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from evil_target import EvilTarget, evil_kernel, small_problem
+from evil_target import small_problem
 
 from tests.made_records import make_problems, make_records
-from tests.registry.conftest import STEADY
-from tile_oracle.compiling.builder import Builder
 from tile_oracle.errors import BuildError, ModelError, NoModelError, RuleError, TargetError
-from tile_oracle.kernel import Kernel
 from tile_oracle.model.fitting_model import pool_of_model
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import shipped_models
@@ -23,11 +19,7 @@ from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import load_problem_set
-from tile_oracle.record.dataset import load_records
-from tile_oracle.record.run import RunLog, open_run
-from tile_oracle.registry import Registry, TunedEntry, TunedResults
-from tile_oracle.registry.results import MODEL, TUNED
-from tile_oracle.registry.seed import entries_of_records
+from tile_oracle.registry import Registry
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.targets.cpu_info import cpu_name
 from tile_oracle.training.recipe import Recipe, TreePart
@@ -62,7 +54,7 @@ def test_a_model_picks_what_its_predictor_ranks_first() -> None:
         ranked = Predictor.load(Path(__file__).parents[2] / "models" / folder).rank(GFX, pool)
         picks = registry.rank(GFX)
         assert [(pick.kernel, pick.predicted_tflops) for pick in picks] == ranked
-        assert {(p.source, p.measured_tflops, p.model, p.note) for p in picks} == {(MODEL, None, folder, "")}
+        assert {pick.model for pick in picks} == {folder}
         assert registry.select(GFX) == picks[0]
         assert registry.rank(GFX, 3) == picks[:3]
         assert registry.rank(GFX, 10**6) == picks
@@ -87,7 +79,7 @@ def test_the_users_own_models_come_before_the_shipped_ones(
 ) -> None:
     registry = make_registry(models=cpu_model)
     picks = registry.rank(MINE)
-    assert {(pick.source, pick.model) for pick in picks} == {(MODEL, "mine")}
+    assert {pick.model for pick in picks} == {"mine"}
     assert len(picks) == len(kernel_pool("forward", "fp32", 2, "cpu", "tiny"))
     assert make_registry(model=cpu_model / "mine").select(MINE) == picks[0]
 
@@ -140,7 +132,7 @@ def test_a_registry_for_an_architecture_only_picks() -> None:
     with Registry(arch="gfx950") as registry:
         with pytest.raises(TargetError, match="only picks, for gfx950, and cannot run kernels"):
             registry.run(GFX)
-        with pytest.raises(ModelError, match="no model was trained for gemm bf16 rcr on gfx950, and no"):
+        with pytest.raises(ModelError, match="no model was trained for gemm bf16 rcr on gfx950: "):
             registry.select(GemmProblem("bf16", "rcr", 16, 16, 16))
         with pytest.raises(ModelError, match="k must be at least 1"):
             registry.rank(GFX, 0)
@@ -169,7 +161,7 @@ def test_without_native_code_python_picks_and_a_note_says_so(
     monkeypatch.setattr(NativeRanker, "load", staticmethod(no_compiler))
     with Registry(arch="gfx950") as registry:
         assert registry.candidates(GFX).engine == "python"
-        assert registry.select(GFX).source == MODEL
+        assert registry.select(GFX).model == "grouped_conv_forward_bf16_gfx950"
     assert "grouped_conv_forward_bf16_gfx950 picks in Python" in caplog.text
     assert "there is no C++ compiler" in caplog.text
     with (
@@ -181,98 +173,19 @@ def test_without_native_code_python_picks_and_a_note_says_so(
         Registry(arch="gfx950", engine="fast")
 
 
-# ---- tuned results ------------------------------------------------------------------------------
-
-
-def tuned_to(registry: Registry, kernel: Kernel, **changes: str) -> TunedEntry:
-    """Keeps a kernel as the best one for MINE, as if it had been measured here."""
-    here = registry._machine.surroundings()
-    entry = TunedEntry(
-        problem=MINE.id,
-        kernel=kernel.name,
-        latency_ms=1e-3,
-        tflops=1.0,
-        kernels=2,
-        target=here.target,
-        arch=here.arch,
-        device=here.device,
-        driver="",
-        toolchain=here.toolchain,
-        source_hash=here.source_hash(kernel),
-        time="2026-01-02T03:04:05+00:00",
-    )
-    TunedResults("cpu", registry.tuned.path.parent).add([replace(entry, **changes)])  # type: ignore[union-attr]
-    return entry
-
-
-def test_a_tuned_result_overrides_the_model(cpu_model: Path, make_registry: Callable[..., Registry]) -> None:
-    ranked = [pick.kernel for pick in make_registry(models=cpu_model).rank(MINE)]
-    tuned_to(make_registry(), ranked[3])
-    registry = make_registry(models=cpu_model)
-    picks = registry.rank(MINE)
-    assert (picks[0].kernel, picks[0].source, picks[0].measured_tflops) == (ranked[3], TUNED, 1.0)
-    assert picks[0].predicted_tflops is not None
-    assert {pick.source for pick in picks[1:]} == {MODEL}
-    assert sorted(p.kernel.name for p in picks) == sorted(k.name for k in ranked)
-    assert registry.select(MINE).kernel == ranked[3]
-
-
-def test_without_a_model_only_a_tuned_result_is_picked(make_registry: Callable[..., Registry]) -> None:
-    registry = make_registry()
+def test_without_a_model_nothing_is_picked(make_registry: Callable[..., Registry]) -> None:
     with pytest.raises(NoModelError) as failed:
-        registry.select(MINE)
+        make_registry().select(MINE)
     assert str(failed.value) == (
-        "no model was trained for forward fp32 2D on cpu, and no tuned result is kept: train one, or "
+        "no model was trained for forward fp32 2D on cpu: train one, or measure "
         f"`tile-oracle tune {MINE.id} --target cpu`"
     )
-    kernel = registry.candidates(MINE).kernels[1]
-    tuned_to(registry, kernel)
-    assert [(pick.kernel, pick.source) for pick in make_registry().rank(MINE)] == [(kernel, TUNED)]
 
 
-def test_a_stale_result_is_reported_once_and_the_model_picks(
-    cpu_model: Path, make_registry: Callable[..., Registry], caplog: pytest.LogCaptureFixture
-) -> None:
-    first = make_registry(models=cpu_model)
-    best = first.candidates(MINE).kernels[0]
-    entry = tuned_to(first, best, source_hash="0" * 64)
+def test_kernels_that_failed_are_passed_over(cpu_model: Path, make_registry: Callable[..., Registry]) -> None:
     registry = make_registry(models=cpu_model)
-    caplog.clear()
-    pick = registry.select(MINE)
-    assert (pick.source, pick.note) == (
-        MODEL,
-        f"the tuned result of {entry.time[:10]} is stale: the kernel's source, headers or flags have changed",
-    )
-    registry.select(MINE)
-    assert caplog.text.count("is stale") == 1
-    assert caplog.text.count(f"{MINE.id}: ") == 1
-    others = [k for k in registry.candidates(MINE).kernels if k != best]
-    tuned_to(first, best)
-    narrowed = make_registry(models=cpu_model, kernels=others)
-    assert narrowed.select(MINE).note == f"the tuned kernel {best.name} is not in the pool"
-
-
-# ---- records ------------------------------------------------------------------------------------
-
-
-def test_the_oracles_of_a_run_become_tuned_results(
-    make_registry: Callable[..., Registry], evil_builder: Builder, tmp_path: Path
-) -> None:
-    from tests.measure.own_driver import own_driver
-
-    good, slow = evil_kernel("good"), evil_kernel("slow")
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[slow, good], settings=STEADY)
-    run = open_run(tmp_path, {"a": 1}, stem="s", name="mine", resume=False)
-    log = RunLog(run, "w")
-    driver = own_driver(registry._machine.supervisor(), [EVIL], [slow, good], log)
-    driver.measure(EVIL, good)
-    driver.wait()
-    log.close()
-    records = load_records(run.folder)
-    unknown = records.assign(problem=small_problem(N=3).id, N=3, device=None)
-    found = entries_of_records(pd.concat([records, unknown], ignore_index=True))
-    assert found.left_out == {"whose records do not say device and toolchain": 1}
-    registry.tuned.add(found.entries)
-    pick = registry.select(EVIL)
-    assert (pick.kernel, pick.source) == (good, TUNED)
-    assert pick.measured_tflops == records[records["kernel"] == good.name]["tflops"].iloc[-1]
+    ranked = [pick.kernel for pick in registry.rank(MINE)]
+    for kernel in ranked[:2]:
+        registry._machine.exclude(kernel, MINE)
+    assert registry.select(MINE).kernel == ranked[2]
+    assert [pick.kernel for pick in registry.rank(MINE, 3)] == ranked[2:5]

@@ -24,7 +24,6 @@ REGISTRY = f"""\
 {CK_TILE}
 {KERNELS}
 --model MODEL  model folder, or the name of one in models/ or of a shipped one (default: the one that fits)
---tuned DIR  folder of tuned results (default: yours)
 --engine {"|".join(ENGINES)}=auto  how the model is evaluated: native code, compiled once, or Python
 {BUILD_DIR}
 {TOOLCHAIN}"""
@@ -48,7 +47,6 @@ def open_registry(args: argparse.Namespace, problems: Sequence[Problem] = ()) ->
         model=args.model and folder_of_model(args.model),
         models=Path("models"),
         engine=args.engine,
-        tuned=True if args.tuned is None else args.tuned,
         options=TargetOptions(toolchain=args.toolchain, build_dir=args.build_dir, sources=(source,)),
     )
 

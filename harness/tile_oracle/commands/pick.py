@@ -1,4 +1,4 @@
-"""`tile-oracle pick`: the kernel for a problem, from a tuned result or a model."""
+"""`tile-oracle pick`: the kernel for a problem, by a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tile_oracle.commands.program_table import AITER, winner, write_table
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.foreign.aiter import Winner
 from tile_oracle.problem import Problem
-from tile_oracle.registry import Pick, results
+from tile_oracle.registry import Pick
 from tile_oracle.registry.rankers import Candidates
 
 EXAMPLES = """\
@@ -28,8 +28,7 @@ examples:
   tile-oracle pick forward_smoke --predictions --model models/mine --kernels names.txt --json
   tile-oracle pick gemm-bf16-rcr-m16-n4096-k4096 --search --model models/my_gemm
 
-A tuned result (`tile-oracle tune`) takes precedence over a model's prediction. With --arch, for an
-architecture that this machine need not have, only models pick.
+--arch picks for an architecture that this machine need not have.
 
 --predictions lists the kernels that the model was trained on, on gfx950 unless --arch or the model says
 otherwise; --kernel-set or --kernels names others. Those that the architecture refuses have the reason.
@@ -102,24 +101,21 @@ def _as_text(
     lines += [
         f"  {note}" for note in (*outside_note(problem, candidates), *_kernels_outside(picks, candidates))
     ]
-    lines += [f"  {note}" for note in dict.fromkeys(pick.note for pick in picks) if note]
     for place, pick in enumerate(picks, 1):
-        lines.append(f"{place:>4}  {_tflops(pick):>26}  {pick.source:<8}  {pick.kernel.name}")
+        lines.append(f"{place:>4}  {_tflops(pick):>22}  {pick.kernel.name}")
     return "\n".join(lines)
 
 
 def _kernels_outside(picks: list[Pick], candidates: Candidates) -> list[str]:
-    """Returns a line when the first pick is the model's and of a kernel that it was not trained on."""
-    if not picks or picks[0].source != results.MODEL:
+    """Returns a line when the first pick is a kernel that the model was not trained on."""
+    if not picks:
         return []
     reason = candidates.kernel_outside(picks[0].kernel)
     return [f"extrapolates: {reason}"] if reason else []
 
 
 def _tflops(pick: Pick) -> str:
-    known = ((pick.measured_tflops, "measured"), (pick.predicted_tflops, "predicted"))
-    said = [f"{value:.4g} {what}" for value, what in known if value is not None]
-    return f"{', '.join(said)} TFLOPS" if said else ""
+    return "" if pick.predicted_tflops is None else f"{pick.predicted_tflops:.4g} predicted TFLOPS"
 
 
 def _duration(seconds: float) -> str:
@@ -140,16 +136,6 @@ def _as_json(
         "load_us": round(1e6 * load_s, 1),
         "pick_us": round(1e6 * pick_s, 1),
         "outside_training": list(candidates.outside(problem)),
-        "notes": [
-            note for note in dict.fromkeys([*(pick.note for pick in picks), candidates.travel]) if note
-        ],
-        "picks": [
-            {
-                "kernel": pick.kernel.name,
-                "source": pick.source,
-                "predicted_tflops": pick.predicted_tflops,
-                "measured_tflops": pick.measured_tflops,
-            }
-            for pick in picks
-        ],
+        "notes": [candidates.travel] if candidates.travel else [],
+        "picks": [{"kernel": pick.kernel.name, "predicted_tflops": pick.predicted_tflops} for pick in picks],
     }

@@ -52,10 +52,9 @@ def winner(problem: Problem, first: Pick | None) -> Winner:
     """Returns the pick as a row of a table. Raises ModelError for what such a table cannot say."""
     if problem.op != GemmProblem.op:
         raise ModelError(f"{problem.id} is not a GEMM, and AITER's and PyTorch's tables hold only GEMMs")
-    tflops = first and (first.measured_tflops or first.predicted_tflops)
-    if first is None or not tflops:
+    if first is None or not first.predicted_tflops:
         raise ModelError(f"the speed of the pick for {problem.id} is unknown: the model only orders kernels")
-    return Winner(cast(GemmProblem, problem), first.kernel.name, tflops)
+    return Winner(cast(GemmProblem, problem), first.kernel.name, first.predicted_tflops)
 
 
 def winners_of_records(runs: list[str], form: str) -> tuple[list[Winner], str]:

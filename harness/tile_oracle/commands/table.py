@@ -96,7 +96,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("model export", "write a model as C++ that picks in microseconds, or check what is deployed"),
     ),
     "Picks": (
-        Command("pick", "pick the kernel for a problem: the tuned one, or by a model"),
+        Command("pick", "pick the kernel for a problem by a model"),
         Command(
             "tune",
             "measure the pool for problems and keep the best kernels for picking",

@@ -1,24 +1,24 @@
-"""`tile-oracle tune`: measure the pool for problems and keep the best kernels."""
+"""`tile-oracle tune`: measure the pool for problems and say the best kernels."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, argument_table
-from tile_oracle.commands.json_output import progress_stream, write_text
+from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.open_registry import REGISTRY, open_registry
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, OUTPUT, asked_table, winners_of_records, write_table
-from tile_oracle.errors import TunedError
+from tile_oracle.errors import ModelError
 from tile_oracle.exploration.tune_rounds import measure
+from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.problem_set import format_problem_set
 from tile_oracle.record.dataset import load_records
-from tile_oracle.registry import Registry, TunedEntry
-from tile_oracle.registry.seed import entries_of_records
+from tile_oracle.record.final import final_measurements
 from tile_oracle.session.option_names import in_full
 from tile_oracle.session.options import duration_s
 from tile_oracle.terminal.counts import count
@@ -28,12 +28,8 @@ EXAMPLES = """\
 examples:
   tile-oracle tune forward-fp32-n1-c64-k64-i28x28-f1x1 --budget 20s --target cpu
   tile-oracle tune my_shapes.csv --budget 2m --kernel-set full
-  tile-oracle tune --from-records reports/my_run
   tile-oracle tune --from-records inductor.parquet -o table.json --format inductor
   tile-oracle tune --problem-set forward_validation_300 --budget 30m      a new GPU, without a model
-
-Tuned results are what `tile-oracle pick` and tile_oracle.registry.Registry use first. They are used only if
-device, toolchain and kernel source match the measurement; stale results are reported and not used.
 """
 
 
@@ -46,7 +42,7 @@ SET_BUDGET = "30m"
 ARGUMENTS = argument_table(f"""
 problems [PROBLEM...]  {PROBLEM_HELP}
 --problem-set SET  without a model: measure what teaches most about all problems of a set together, by rounds
---from-records RUN...  keep the oracles of runs, without measuring anything
+--from-records RUN...  write the oracles of runs to --output
 --budget TIME  time for each problem (default: 60s), or for --problem-set (default: {SET_BUDGET})
 --quiet  no progress, only the results
 {AITER}
@@ -62,37 +58,36 @@ the measurements:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and keeps; 1 when a problem has no kernel that is ok. Raises HarnessError."""
+    """Measures; returns 1 when a problem has no kernel that is ok. Raises HarnessError."""
     if sum((bool(args.problems), bool(args.from_records), bool(args.problem_set))) != 1:
-        raise TunedError(
+        raise ModelError(
             "give problems to measure, runs by --from-records, or a set by --problem-set, and only "
             "one of them"
         )
     table = asked_table(args)
-    if table is not None and args.from_records:
+    if args.from_records:
+        if table is None:
+            raise ModelError("--from-records goes with --output and --format: what is to be written?")
         write_table(args, *winners_of_records(args.from_records, table[0]))
         return 0
     problems = problems_of_arguments(args.problems or [args.problem_set] * bool(args.problem_set))
     with open_registry(args, problems) as registry:
-        runs = args.from_records
         if args.problems:
             runs = [_measured(args, problems, str(registry.arch))]
-        elif args.problem_set:
+        else:
             from tile_oracle.commands.tune_set import tune_set
 
             budget_s = duration_s("--budget", args.budget or SET_BUDGET)
             runs = tune_set(args, registry, budget_s, _session_options(args, args.problem_set))
-        kept = _keep(registry, runs, progress_stream(args))
+    oracles = find_oracles(final_measurements(load_records([Path(run) for run in runs])))
+    found = oracles.dropna(subset="oracle_kernel")
     if args.problems:
-        for entry in kept:
-            print(_as_json(entry) if args.json else _as_text(entry))
+        for one in found.to_dict("records"):
+            print(_as_json(one) if args.json else _as_text(one))
     if table is not None:
         write_table(args, *winners_of_records(runs, table[0]))
-    return (
-        0
-        if kept and {entry.problem for entry in kept} >= {one.id for one in problems if args.problems}
-        else 1
-    )
+    asked = {one.id for one in problems if args.problems}
+    return 0 if len(found) and asked <= set(found["problem"]) else 1
 
 
 def _measured(args: argparse.Namespace, problems: Sequence[Any], arch: str) -> str:
@@ -125,28 +120,13 @@ def _session_options(args: argparse.Namespace, problem_set: str) -> list[str]:
     return in_full(options)
 
 
-def _keep(registry: Registry, runs: Sequence[str], say: Any) -> list[TunedEntry]:
-    """Keeps the oracles of runs as tuned results, and returns them. Raises HarnessError."""
-    assert registry.tuned is not None
-    found = entries_of_records(load_records([Path(run) for run in runs]))
-    of_arch = [entry for entry in found.entries if entry.arch == registry.arch]
-    registry.tuned.add(of_arch)
-    left_out = dict(found.left_out)
-    if others := len(found.entries) - len(of_arch):
-        left_out[f"not of {registry.arch}"] = others
-    print(
-        f"{count(len(of_arch), 'tuned result')} from records"
-        + "".join(f"; {count(number, 'problem')} {reason}" for reason, number in sorted(left_out.items()))
-        + f": {registry.tuned.path}",
-        file=say,
+def _as_text(oracle: Mapping[str, Any]) -> str:
+    return (
+        f"{oracle['problem']}: {oracle['oracle_tflops']:.4g} TFLOPS  {oracle['oracle_kernel']}\n"
+        f"    best of {oracle['kernels_measured']} kernels"
     )
-    return of_arch
 
 
-def _as_text(entry: TunedEntry) -> str:
-    return f"{entry.problem}: {entry.tflops:.4g} TFLOPS  {entry.kernel}\n    best of {entry.kernels} kernels"
-
-
-def _as_json(entry: TunedEntry) -> str:
-    found = {"problem": entry.problem, "kernel": entry.kernel, "tflops": entry.tflops}
-    return json.dumps({**found, "measured": entry.kernels})
+def _as_json(oracle: Mapping[str, Any]) -> str:
+    names = {"kernel": "oracle_kernel", "tflops": "oracle_tflops", "measured": "kernels_measured"}
+    return json.dumps({"problem": oracle["problem"], **{ours: oracle[name] for ours, name in names.items()}})

@@ -2,6 +2,5 @@
 
 from tile_oracle.registry.registry import Registry
 from tile_oracle.registry.results import Failed, Pick, RunResult
-from tile_oracle.registry.tuned import TunedEntry, TunedResults
 
-__all__ = ["Failed", "Pick", "Registry", "RunResult", "TunedEntry", "TunedResults"]
+__all__ = ["Failed", "Pick", "Registry", "RunResult"]

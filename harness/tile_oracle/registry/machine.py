@@ -13,8 +13,7 @@ from tile_oracle.measure.supervisor import Applied, Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.problem import Problem
-from tile_oracle.registry.tuned import Surroundings
-from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.base import DataFiles
 from tile_oracle.targets.target import Target
 
 
@@ -95,28 +94,6 @@ class Machine:
         if self._supervisor is None:
             self._supervisor = Supervisor(self.target_to("start a worker"), self._settings)
         return self._supervisor
-
-    def device(self) -> DeviceInfo:
-        """Facts of the device, which is opened if necessary. The caller holds the turn."""
-        return self.supervisor().open()
-
-    def surroundings(self) -> Surroundings:
-        """Returns the environment that a tuned result must match to be valid here."""
-        target = self.target_to("use tuned results")
-        toolchain = target.builder.toolchain if target.builder is not None else None
-        return Surroundings(
-            target.name,
-            target.arch,
-            # A GPU's name is known only once it has been opened.
-            self.device_name or self.device().name,
-            toolchain.identity if toolchain is not None else "",
-            self.source_hash,
-        )
-
-    def source_hash(self, kernel: Kernel) -> str:
-        """Returns the source hash of the kernel's binary as it would be built now."""
-        target = self.target_to("build kernels")
-        return target.builder.source_hash(kernel) if target.builder is not None else target.source_identity()
 
     def target_to(self, what_for: str) -> Target:
         """Returns the target. Raises TargetError if there is none; `what_for` completes the message's "cannot

@@ -1,4 +1,4 @@
-"""`Registry`: picks the kernel for a problem, from a tuned result or a model, and runs it."""
+"""`Registry`: picks the kernel for a problem, by a model, and runs it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.operands import read_output, shared_files, taken_operands
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates, load_candidates
-from tile_oracle.registry.results import MODEL, TUNED, Failed, Pick, RunResult
-from tile_oracle.registry.tuned import Found, TunedResults
+from tile_oracle.registry.results import Failed, Pick, RunResult
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.target import Target
 
@@ -40,7 +39,7 @@ class Registry:
     """Picks and runs kernels on one target or, with `arch` alone, picks for an architecture that is not
     present.
 
-    Models, pools and tuned results are read once, at the first problem of a kind. Picking is thread-safe;
+    Models and pools are read once, at the first problem of a kind. Picking is thread-safe;
     runs are serialized. Use it as a context manager or call `close`, which ends the worker
     process in which kernels run.
     """
@@ -54,7 +53,6 @@ class Registry:
         model: Path | str | None = None,
         models: Path | str | None = None,
         engine: str = AUTO,
-        tuned: bool | Path | str = True,
         options: TargetOptions | None = None,
         settings: SweepSettings | None = None,
     ) -> None:
@@ -62,9 +60,8 @@ class Registry:
         the rule set `default`, and for an architecture that is not present, without a kernel source, what
         the model was trained on. model: the folder to use for every problem; else the best founded one
         (`model.fitting_model`) in the folder `models` or among the shipped ones. engine:
-        native, python, or auto (native if it can be compiled, once). tuned: the folder of tuned results, True
-        for the default one, False for none. options: how kernels are built, and their kernel source; kernels
-        that it has no code for are not candidates.
+        native, python, or auto (native if it can be compiled, once). options: how kernels are built, and
+        their kernel source; kernels that it has no code for are not candidates.
 
         Raises TargetError and BuildError for a target or a kernel source that cannot be used here, RuleError
         for an unknown architecture, ModelError for an unknown engine.
@@ -90,24 +87,17 @@ class Registry:
         self._models = None if models is None else Path(models)
         self._lock = threading.Lock()
         self._loaded: dict[Kind, Candidates] = {}
-        self.tuned: TunedResults | None = None
-        if tuned is not False and self.target is not None:
-            self.tuned = TunedResults(self._machine.arch.name, None if tuned is True else Path(tuned))
-            for note in self.tuned.notes:
-                self._say(note)
-        self._found: dict[Problem, Found] = {}
 
     def select(self, problem: Problem) -> Pick:
-        """Returns the kernel for a problem: the tuned one, else the model's pick.
+        """Returns the kernel for a problem.
 
-        Raises NoModelError if there is neither, ModelError for a model or a pool that cannot be used,
+        Raises NoModelError if there is no model, ModelError for a model or a pool that cannot be used,
         TargetError if no kernel can run the problem.
         """
         return next(self._picks(problem))
 
     def rank(self, problem: Problem, k: int | None = None) -> list[Pick]:
-        """Returns the first k picks (None: all), best first. A tuned kernel comes first. Raises what `select`
-        raises."""
+        """Returns the first k picks (None: all), best first. Raises what `select` raises."""
         if k is not None and k < 1:
             raise ModelError(f"k = {k}: k must be at least 1")
         picks = self._picks(problem, k)
@@ -119,45 +109,26 @@ class Registry:
         k: the expected number of picks (None: all), a hint; further picks are computed lazily. Raises what
         `Registry.select` raises.
         """
-        candidates = self.candidates(problem)
-        tuned = self._tuned(problem, candidates)
-        first: Kernel | None = None
-        if tuned.kernel is not None and tuned.entry is not None:
-            first = tuned.kernel
-            # For a single pick the rest of the pool is not needed.
-            predicted = None if k == 1 else _predicted(problem, first, candidates)
-            yield Pick(first, TUNED, predicted, tuned.entry.tflops, candidates.model)
-        found = first is not None
-        if candidates.rank is None and not found:
-            why = f"{candidates.why}, and {tuned.stale or 'no tuned result is kept'}"
+        candidates, found = self.candidates(problem), False
+        if candidates.rank is None:
             there = "" if self.arch == "cpu" else "on such a GPU "
             tune = f"{there}`tile-oracle tune {problem.id} --target {self.arch}`"
-            raise NoModelError(f"{why}: train one, or {tune}")
-        for pick in _predictions(problem, candidates, tuned.stale, k) if candidates.rank else ():
-            if pick.kernel != first and self._machine.may_run(pick.kernel, problem):
-                found = True
-                yield pick
+            raise NoModelError(f"{candidates.why}: train one, or measure {tune}")
+        passed = 0
+        for asked in (k, None):
+            ranked = candidates.rank(problem, asked)
+            for kernel, tflops in ranked[passed:]:
+                if self._machine.may_run(kernel, problem):
+                    found = True
+                    yield Pick(kernel, candidates.model, None if candidates.order_only else tflops)
+            if asked is None or len(ranked) < asked:
+                break
+            # Rare: the first k were refused or failed. Ties keep their order.
+            passed = len(ranked)
         if not found:
             raise TargetError(
                 f"no kernel of the pool can run {problem.id}: {self._why_none(problem, candidates)}"
             )
-
-    def _tuned(self, problem: Problem, candidates: Candidates) -> Found:
-        """Returns the problem's tuned kernel if there is a valid one; it is validated once."""
-        if self.tuned is None or not self.tuned.knows(problem):
-            return Found()
-        found = self._found.get(problem)
-        if found is None:
-            with self._machine.turn:
-                found = self.tuned.find(problem, self._machine.surroundings())
-                if found.kernel is not None and found.kernel not in candidates.kernels:
-                    found = Found(stale=f"the tuned kernel {found.kernel.name} is not in the pool")
-                self._found[problem] = found
-            if found.stale:
-                self._say(f"{problem.id}: {found.stale}; it is not used")
-        if found.kernel is not None and not self._machine.may_run(found.kernel, problem):
-            return Found(stale="the tuned kernel failed")
-        return found
 
     def _why_none(self, problem: Problem, candidates: Candidates) -> str:
         reasons = (self._machine.arch.problem_refusal(kernel, problem) for kernel in candidates.kernels)
@@ -270,24 +241,3 @@ def _source_elsewhere(target: Target | None, arch: str, options: TargetOptions) 
     else:
         source = None if options.sources[0] == NATIVE else open_kernel_source(arch, options.sources[0])
     return source if source is not None and source.implementation != NATIVE else None
-
-
-def _predictions(problem: Problem, candidates: Candidates, note: str, k: int | None) -> Iterator[Pick]:
-    """Yields the model's picks: the first k, then, if more are needed, the others."""
-    assert candidates.rank is not None
-    passed = 0
-    for asked in (k, None):
-        ranked = candidates.rank(problem, asked)
-        for kernel, tflops in ranked[passed:]:
-            predicted = None if candidates.order_only else tflops
-            yield Pick(kernel, MODEL, predicted, None, candidates.model, note)
-        if asked is None or len(ranked) < asked:
-            return
-        # Rare: the first k were refused, tuned or failed. Ties keep their order.
-        passed = len(ranked)
-
-
-def _predicted(problem: Problem, kernel: Kernel, candidates: Candidates) -> float | None:
-    if candidates.rank is None or candidates.order_only:
-        return None
-    return next((tflops for one, tflops in candidates.rank(problem, None) if one == kernel), None)

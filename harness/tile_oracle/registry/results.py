@@ -9,25 +9,14 @@ import numpy.typing as npt
 
 from tile_oracle.kernel import Kernel
 
-TUNED, MODEL = "tuned", "model"
-"""The sources of a pick."""
-
 
 @dataclass(frozen=True)
 class Pick:
-    """A kernel for a problem.
-
-    source: tuned (measured earlier and stored) or model. predicted_tflops: the model's prediction; None
-    without a model and for a tuned pick from `select`. measured_tflops: None if it was only predicted. note:
-    a remark for the user, such as which tuned result was stale.
-    """
+    """A model's kernel for a problem. predicted_tflops: None if the model only orders kernels."""
 
     kernel: Kernel
-    source: str
+    model: str
     predicted_tflops: float | None = None
-    measured_tflops: float | None = None
-    model: str = ""
-    note: str = ""
 
 
 @dataclass(frozen=True)
