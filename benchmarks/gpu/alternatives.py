@@ -33,7 +33,7 @@ from benchmarks.gpu.cudnn import time_cpu
 from benchmarks.gpu.figures import geometric_mean
 from benchmarks.gpu.pytorch import Operation, operation, random_operands, tuned
 from benchmarks.gpu.race import Capture, Track
-from benchmarks.gpu.setting import Setting, environment, run_session, write_problems
+from benchmarks.gpu.setting import Session, Setting, environment, run_session, write_problems
 from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.device.gpu_data import GpuData
@@ -63,20 +63,22 @@ LEADERS = 4
 """Kernels of a session that race: the fastest there, one of which is the best."""
 CORES_A_TUNER = 3
 ALLOWED = "no-baseline,cannot-tell,incomplete,in-sample,nothing-judged"
-RACE_S, SESSION_SHARE = 1.7, 0.8
-"""Seconds that a problem's race is thought to take, and the session's share of what the races leave."""
+RACE_S, SESSION_SHARE, MORE_SHARE = 1.7, 0.8, 0.3
+"""Seconds that a problem's race is thought to take; the sessions' share of what the races leave, and that of
+the second one."""
 
 
 @dataclass(frozen=True)
 class Asked:
     """The command line. alone: problems that Inductor tunes before anything else runs, for its seconds.
-    seconds: in all; the race ends then."""
+    seconds: in all; the race ends then. more: kernels of our pool that the model does not rank."""
 
     name: str
     problems: tuple[Problem, ...]
     file: Path
     setting: Setting
     kernels: str
+    more: str
     alone: int
     seconds: float
     session: tuple[str, ...]
@@ -145,13 +147,21 @@ def end_tuners(tuners: Sequence[subprocess.Popen[bytes]], output: Path, seconds:
     return pd.DataFrame(lines, columns=["problem", "pid", "seconds", "failed"]).set_index("problem")
 
 
+def measured(asked: Asked, name: str, kernels: str, model: str, share: float) -> Session:
+    """Returns a session over the problems. share: of the seconds that the races leave."""
+    options = [f"--kernels={kernels}", f"--model={model}", "--settle-budget=0", *asked.session]
+    options += [f"--allow={ALLOWED}", f"--budget={share * asked.before_the_race:.0f}s"]
+    return run_session(asked.setting, name, asked.file, *options)
+
+
 def ours(asked: Asked) -> tuple[pd.DataFrame, Path, dict[str, dict[str, str]]]:
     """Measures our kernels. Returns the records, the run's folder, and for each problem the names of the
     kernels that race, by what they are."""
-    options = [f"--kernels={asked.kernels}", "--model=auto", "--settle-budget=0", *asked.session]
-    options += [f"--allow={ALLOWED}", f"--budget={SESSION_SHARE * asked.before_the_race:.0f}s"]
-    run = run_session(asked.setting, asked.name, asked.file, *options)
+    run = measured(asked, asked.name, asked.kernels, "auto", SESSION_SHARE - MORE_SHARE * bool(asked.more))
     records = run.records
+    if asked.more:
+        more = measured(asked, f"{asked.name}-more", asked.more, "none", SESSION_SHARE)
+        records = pd.concat([records, more.records], ignore_index=True)
     final = final_measurements(records)
     final = final[final["status"].isin(("ok", "noisy"))].sort_values("latency_ms")
     chosen: dict[str, dict[str, str]] = {
@@ -214,10 +224,9 @@ def race_on_gpu(
     asked: Asked, torch: Any, folder: Path, chosen: Mapping[str, Mapping[str, str]], known: frozenset[str]
 ) -> list[dict[str, Any]]:
     """Returns a row of milliseconds a problem, until the time is over. known: what Inductor has tuned."""
-    sources = tuple(one for one in asked.kernels.split(",") if one not in LIBRARIES) or (NATIVE,)
-    target = open_target(
-        asked.setting.target, TargetOptions(sources=sources, build_dir=asked.setting.kernels)
-    )
+    words = [one for one in f"{asked.kernels},{asked.more}".split(",") if one and one not in LIBRARIES]
+    options = TargetOptions(sources=tuple(words) or (NATIVE,), build_dir=asked.setting.kernels)
+    target = open_target(asked.setting.target, options)
     offered = (offers_file(folder, name) for name in LIBRARIES)
     target.sources += [Algorithms(load_offers(one), target.arch) for one in offered if one.is_file()]
     track, rows = Track(torch, Path(target.device_options()["work"])), []
@@ -320,6 +329,7 @@ def parse(words: Sequence[str] | None = None) -> Asked:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kernels", default="native", help="as for pytest --kernels")
+    parser.add_argument("--more-kernels", default="", help="the same, for a second session without a model")
     parser.add_argument("--build-dir", type=Path, help="a folder of `tile-oracle build`")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--alone", type=int, default=3, help="problems tuned alone, for Inductor's seconds")
@@ -330,7 +340,17 @@ def parse(words: Sequence[str] | None = None) -> Asked:
     setting = Setting(args.target, args.build_dir, args.out.resolve())
     name, problems = args.name or Path(args.set).stem, sample(args.set, args.count, args.seed)
     file = write_problems(setting, f"{name}-problems", problems)
-    return Asked(name, problems, file, setting, args.kernels, args.alone, args.seconds, tuple(session))
+    return Asked(
+        name,
+        problems,
+        file,
+        setting,
+        args.kernels,
+        args.more_kernels,
+        args.alone,
+        args.seconds,
+        tuple(session),
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:
