@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.pytest_project import PROBLEMS, QUICK, SHORTLY, TWO_KERNELS, Finished, Project
+from tests.pytest_project import PROBLEMS, QUICK, TWO_KERNELS, Finished, Project
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
 from tile_oracle.record.dataset import load_records
 from tile_oracle.session.conclusion import device_conditions
@@ -146,39 +145,3 @@ def test_clocks_and_throttling_are_summarised() -> None:
         "throttled": "1 of 2 measurements (hardware slowdown, power cap)",
     }
     assert device_conditions(pd.DataFrame({name: [None] for name in states})) == {}
-
-
-# ---- without lightgbm ---------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_without_lightgbm_a_machine_measures_and_explains_the_missing_ranking(project: Project) -> None:
-    """As on a GPU node that only measures: the packages that only models and compilers need are missing,
-    too."""
-    project.write(
-        "blocked.py",
-        """
-        import sys
-
-        for name in ("lightgbm", "scipy", "sklearn", "pytest_benchmark"):
-            sys.modules[name] = None
-        """,
-    )
-    arguments = (
-        "-p",
-        "blocked",
-        "--problem-set",
-        "small.csv",
-        "--kernel-set",
-        "tiny",
-        *SHORTLY,
-    )
-    search = {"PYTHONPATH": os.pathsep.join([str(project.folder), os.environ.get("PYTHONPATH", "")])}
-    blocked = ("-k", "i5x5 and basic_v1", "-p", "no:benchmark")
-    done = project.pytest(*arguments, *blocked, environment=search)
-    assert done.status == Outcome.NOTHING_JUDGED, done.output
-    said = " ".join(done.output.split())
-    assert "oracles only (lightgbm is not installed (pip install lightgbm))" in said
-    asked = project.pytest(*arguments, *blocked, "--model", "out-of-fold", environment=search)
-    assert asked.status == 4
-    assert "--model out-of-fold: lightgbm is not installed" in asked.output

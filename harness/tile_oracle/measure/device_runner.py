@@ -18,15 +18,26 @@ from typing import Any
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.errors import HarnessError, first_line
 from tile_oracle.kernel import Kernel
+from tile_oracle.libraries.algorithms import Algorithms
 from tile_oracle.measure.assignments import Binaries, DeviceSettings, Ended, Message, Opened, Shipment, Work
 from tile_oracle.measure.measuring import Measuring
 from tile_oracle.measure.shipments import keep
 from tile_oracle.measure.supervisor import Supervisor
-from tile_oracle.measure.target_of_settings import open_target
+from tile_oracle.problem import problem_from_id
+from tile_oracle.targets import resolve_target
 from tile_oracle.targets.target import Target
 
 Fetch = Callable[[Any], Shipment | None]
 """Resolves a reference of Binaries.shipped; None if it cannot be had any more."""
+
+
+def _open_target(settings: DeviceSettings) -> Target:
+    """Returns the target with all kernel sources and libraries of the session. Raises HarnessError."""
+    target, _ = resolve_target(settings.target, settings.options)
+    for source in target.compiled:
+        source.kernels.expect([problem_from_id(name) for name in settings.problems])
+    target.sources += [Algorithms(one, target.arch) for one in settings.offers]
+    return target
 
 
 class Shipments:
@@ -114,7 +125,7 @@ class DeviceRunner:
         supervisor = target = None
         number = 0
         try:
-            target = open_target(self._settings)
+            target = _open_target(self._settings)
             shipments = Shipments(target, self._fetch)
             journals = Path(self._settings.journals) if self._settings.journals else None
             supervisor = Supervisor(target, self._settings.sweep, journals)

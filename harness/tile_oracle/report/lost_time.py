@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.judge.selection import COVERED
-from tile_oracle.judge.slices import slice_names, slices_of
+from tile_oracle.judge.slices import classes_of, slices_of
 from tile_oracle.problem import Problem, problem_from_id
 
 _LEAST_EXCESS, _PAIR_COST = 0.05, 0.03
@@ -101,10 +101,7 @@ def shares_by_kind(lost: pd.DataFrame) -> dict[str, float]:
 def _kinds(problems: Sequence[Problem]) -> dict[str, tuple[npt.NDArray[np.bool_], tuple[str, ...]]]:
     """Name -> which problems are of it, and its one or two kinds; without those of no problem, of
     all, or, for pairs, of the same problems as one of the two."""
-    kinds_of = [set(slices_of(problem)) for problem in problems]
-    single = {
-        name: np.array([name in kinds for kinds in kinds_of], dtype=bool) for name in slice_names(problems)
-    }
+    single = {name: np.array(inside, dtype=bool) for name, inside in classes_of(problems).items()}
     single = {name: inside for name, inside in single.items() if 0 < inside.sum() < len(problems)}
     found: dict[str, tuple[npt.NDArray[np.bool_], tuple[str, ...]]] = {
         name: (inside, (name,)) for name, inside in single.items()

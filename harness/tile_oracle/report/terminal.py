@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import THROTTLED, TIME_WENT, ReportData
@@ -11,7 +13,8 @@ from tile_oracle.report.picker_figures import picker_lines
 from tile_oracle.report.sections import criteria
 
 _NAMED_FAILURES = 3
-_LABEL_WIDTH = 14
+_LABEL_WIDTH, _SHORT = 14, 40
+_BLANK = "\N{NO-BREAK SPACE}"
 
 
 def summary_lines(data: ReportData, width: int = 100, *, with_baseline: bool = True) -> list[str]:
@@ -142,27 +145,19 @@ def _speed(tflops: float | None) -> str:
 
 
 def _pairs(group: Group) -> str:
+    """A line whose short values are not broken: their blanks do not count until the line is wrapped."""
     parts = [f"{name} {value}".strip() for name, value in group.pairs]
+    parts = [one.replace(" ", _BLANK) if len(one) < _SHORT else one for one in parts]
     return f"{group.label:<{_LABEL_WIDTH}}" + "   ".join([*parts, *([group.note] if group.note else [])])
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    """Wraps a line that is too long: indented by two more than its start, or under the first value.
-
-    Breaks between values if possible, and never inside a word, so that paths and names can be copied.
-    """
-    line = line.rstrip()
+    """Wraps a line that is too long: indented by two more than its start, or under the first value. Words are
+    never broken, so that paths and names can be copied."""
     is_figures = line[:1].strip() != "" and line[_LABEL_WIDTH - 2 : _LABEL_WIDTH] == "  "
     indent = _LABEL_WIDTH if is_figures else min(len(line) - len(line.lstrip()) + 2, 24)
-    lines = []
-    while len(line) > width:
-        cut = line.rfind("   ", indent + 1, width + 3) if is_figures else -1
-        if cut < 0:
-            cut = line.rfind(" ", indent + 1, width + 1)
-        if cut < 0:
-            cut = line.find(" ", max(width, indent + 1))
-        if cut < 0:
-            break
-        lines.append(line[:cut].rstrip())
-        line = " " * indent + line[cut:].lstrip()
-    return [*lines, line]
+    start = " " * indent
+    lines = textwrap.wrap(
+        line, width, subsequent_indent=start, break_long_words=False, break_on_hyphens=False
+    )
+    return [one.replace(_BLANK, " ") for one in lines]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +55,6 @@ NEIGHBOURS = "neighbours"
 """As OUT_OF_FOLD, by nearest neighbours."""
 WORDS = (AUTO, SHIPPED, ROOFLINE, VENDOR, OUT_OF_FOLD, NEIGHBOURS, SINGLE, NONE)
 """What --model can be that names neither a file nor a folder, besides pickers of other makers."""
-_NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
 
 @dataclass(frozen=True)
@@ -115,11 +113,6 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
     picker = unfounded.get(options.model) or picker_of(options.model, target.arch, problems.problems)
     if picker is not None:
         return ModelChoice(picker)
-    if importlib.util.find_spec("lightgbm") is None:
-        # A machine that only measures needs no model: only an explicit --model is an error.
-        if options.model == AUTO:
-            return ModelChoice(vendor if plan.rankings else no_picker(NONE, _NO_LIGHTGBM))
-        raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
     if options.model == OUT_OF_FOLD:
         return ModelChoice(out_of_fold)
     from tile_oracle.evaluation.folder_model import Folders

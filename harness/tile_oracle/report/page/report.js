@@ -48,30 +48,9 @@ document.querySelector("nav").addEventListener("click", event => {
 });
 addEventListener("beforeprint", () => groups.forEach(one => one.open = true));
 const drill = document.getElementById("drill"), data = JSON.parse(document.getElementById("drill-data").textContent);
-// Explains a term of the legend where it stands, on hover and on focus; Escape hides it. What is explained may
-// scroll: a focus that scrolls the page to its term reports the scroll after the focus.
-const tip = document.getElementById("tip");
-let explained = null;
-const hideTip = () => { if (tip.matches(":popover-open")) tip.hidePopover(); };
-const placeTip = () => {
-  if (!tip.matches(":popover-open")) return;
-  const at = explained.getBoundingClientRect(), own = tip.getBoundingClientRect();
-  const below = at.bottom + 6 + own.height <= innerHeight;
-  tip.style.left = `${Math.max(8, Math.min(at.left, innerWidth - own.width - 8))}px`;
-  tip.style.top = `${below ? at.bottom + 6 : at.top - own.height - 6}px`;
-};
-const explain = event => {
-  explained = event.target.closest?.("[aria-describedby^=term-]");
-  hideTip();
-  if (!explained) return;
-  tip.textContent = document.getElementById(explained.getAttribute("aria-describedby")).textContent;
-  tip.showPopover();
-  placeTip();
-};
-for (const name of ["mouseover", "focusin"]) document.addEventListener(name, explain);
-document.addEventListener("focusout", hideTip);
-document.addEventListener("scroll", placeTip, true);
-document.addEventListener("keydown", event => { if (event.key === "Escape") hideTip(); });
+// A term's explanation in the legend, on hover where it stands.
+const explain = one => one.title = document.getElementById(one.getAttribute("aria-describedby")).textContent;
+document.querySelectorAll("[aria-describedby^=term-]").forEach(explain);
 // Opens the kernels of a problem, with the texts and columns that drill_down.py gives.
 const made = (name, text, css) => {
   const one = document.createElement(name);
@@ -98,6 +77,7 @@ const tableOf = (caption, columns, rows) => {
     if (term) {
       shown.href = "#" + term;
       shown.setAttribute("aria-describedby", term);
+      explain(shown);
       shown.addEventListener("click", () => drill.close());
     }
     cell.append(shown);
