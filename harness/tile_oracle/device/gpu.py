@@ -105,6 +105,7 @@ class GpuDevice(Device):
         self._known_facts: dict[Path, Mapping[str, int]] = {}
         self._loaded: GpuData | None = None
         self._random = random.Random(properties.identity)
+        driver.when_lost = _end
 
     @property
     def cold_cache(self) -> bool:
@@ -126,7 +127,6 @@ class GpuDevice(Device):
             self.claim()
             self._loaded = part.gpu_data(self._driver, self._work, problem, seed)
         except RuntimeFailure as failure:
-            self._end_if_sticky(failure)
             raise ProblemRefused(f"the device cannot prepare it: {failure}") from None
 
     def claim(self) -> None:
@@ -157,14 +157,12 @@ class GpuDevice(Device):
         except OSError as error:
             return CheckResult("device_lost", f"this machine cannot load it: {error}")
         except (RuntimeFailure, ValueError) as error:
-            self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
         except Unlaunchable as error:
             return CheckResult("unsupported", str(error))
         try:
             return run(kernel, plan)
         except RuntimeFailure as failure:
-            self._end_if_sticky(failure)
             return CheckResult("unsupported", f"cannot be launched with {plan.needs}: {failure}")
 
     def _apply(self, given: CallersData, kernel: LoadedKernel, plan: Run) -> CheckResult:
@@ -206,8 +204,8 @@ class GpuDevice(Device):
     def _check(
         self, loaded: GpuData, binary: Path, lost_ms: float | None, kernel: LoadedKernel, plan: Run
     ) -> CheckResult:
-        workspace, problem = loaded.exact_workspace(plan.workspace_bytes), loaded.problem
-        count = math.prod(problem.operand_shapes[-1])
+        workspace = loaded.exact_workspace(plan.workspace_bytes)
+        count = math.prod(loaded.problem.operand_shapes[-1])
         launches = [
             _launches(plan, checked.inputs, checked.out, _address(workspace)) for checked in loaded.sets
         ]
@@ -224,7 +222,7 @@ class GpuDevice(Device):
 
             def run(number: int = number, checked: OperandSet = checked) -> Findings:
                 self._run_once(launches[number], checked.out, workspace)
-                return self._work.find(problem, checked.out, workspace, checked.expected, checked.sample)
+                return self._find(checked, workspace)
 
             failure = beside(found[number])
             if failure is not None:
@@ -289,7 +287,6 @@ class GpuDevice(Device):
             taken = self._timer.look(timer, count, self._require().renew, self._wait_and_find)
             self.kernel_seconds += time.monotonic() - began
         except RuntimeFailure as failure:
-            self._end_if_sticky(failure)
             raise KernelFailed(f"failed when it was timed: {failure}") from None
         result = self.verify(binary)
         if result.status != "ok":
@@ -301,14 +298,15 @@ class GpuDevice(Device):
 
     def _wait_and_find(self) -> None:
         """Compares the output of the last timed run, too, while the device is at it."""
-        loaded = self._require()
-        timed = loaded.sets[0]
-        self._found = self._work.find(loaded.problem, timed.out, None, timed.expected, timed.sample)
+        self._found = self._find(self._require().sets[0])
+
+    def _find(self, checked: OperandSet, workspace: Buffer | None = None) -> Findings:
+        problem = self._require().problem
+        return self._work.find(problem, checked.out, workspace, checked.expected, checked.sample)
 
     def _forget_look(self) -> None:
-        look, self._look = self._look, None
-        if look is not None and look.graph:
-            self._driver.destroy_graph(look.graph)
+        self._timer.forget(self._look)
+        self._look = None
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
         self._require()
@@ -324,7 +322,6 @@ class GpuDevice(Device):
                 if timer.changed_ns <= _CHANGED_AT_MOST * usual + _CHANGED_SLACK_NS:
                     return taken
         except RuntimeFailure as failure:
-            self._end_if_sticky(failure)
             raise KernelFailed(f"failed when it was timed: {failure}") from None
         raise KernelFailed(
             f"a run takes {timer.changed_ns / 1e3:.0f} us when the operands changed before it, and "
@@ -354,11 +351,11 @@ class GpuDevice(Device):
             return CheckResult("wrong", f"changed {names} for itself and all other kernels", tainted=True)
         if timer is None:
             return CheckResult("ok")  # the check runs were timed
-        timed, problem = loaded.sets[0], loaded.problem
+        timed = loaded.sets[0]
         try:
             found = self._found
             if found is None:
-                found = self._work.find(problem, timed.out, None, timed.expected, timed.sample)
+                found = self._find(timed)
                 if timer is not self._look and not found.verdict.wrong:
                     found = self._drawn_run(timer)
             self._found = found
@@ -372,7 +369,7 @@ class GpuDevice(Device):
             def run() -> Findings:
                 timed.out.poison()
                 self._driver.launch_all(timer.launches)
-                return self._work.find(problem, timed.out, None, timed.expected, timed.sample)
+                return self._find(timed)
 
             alone = run().verdict
             result = wrong_or_flaky(wrong, alone, repeated(run))
@@ -380,20 +377,17 @@ class GpuDevice(Device):
                 return replace(result, detail=f"{wrong}; correct when it runs alone")
             return result
         except RuntimeFailure as failure:
-            self._end_if_sticky(failure)
             return CheckResult("wrong", f"failed when it was timed: {failure}")
 
     def _drawn_run(self, timer: Timed) -> Findings:
         """Returns the findings after one run that follows a drawn number of others, of a kernel that is timed
-        in
-        graphs: one that works in some of its runs only leaves a right result in the end, too."""
+        in graphs: one that works in some of its runs only leaves a right result in the end, too."""
         loaded = self._require()
         for _ in range(self._random.randrange(min(_DRAWN_AMONG, timer.repeats))):
             self._driver.launch_all(timer.launches)
         loaded.renew()
         self._driver.launch_all(timer.launches)
-        timed = loaded.sets[0]
-        return self._work.find(loaded.problem, timed.out, None, timed.expected, timed.sample)
+        return self._find(loaded.sets[0])
 
     def clocks_differ(self, binary: Path) -> str | None:
         timer = self._timers.get(binary)
@@ -403,7 +397,6 @@ class GpuDevice(Device):
             by_events = self._timer.span_ns(timer, _CLOCKS_NS, self._work.stamp)
             by_timer = self._work.between_stamps_ns()
         except RuntimeFailure as failure:
-            self._end_if_sticky(failure)
             return f"failed when the clocks were compared: {failure}"
         if not by_timer or abs(by_timer - by_events) <= _CLOCKS_SHARE * by_events + _CLOCKS_SLACK_NS:
             return None
@@ -417,8 +410,7 @@ class GpuDevice(Device):
             return False
         try:
             return self._loaded.changed()
-        except RuntimeFailure as failure:
-            self._end_if_sticky(failure)
+        except RuntimeFailure:
             return True
 
     def state(self) -> DeviceState:
@@ -431,8 +423,7 @@ class GpuDevice(Device):
         if binary not in self._known_facts:
             try:
                 self._known_facts[binary] = kernel.facts()
-            except (RuntimeFailure, RuntimeMissing) as error:
-                self._end_if_sticky(error)
+            except (RuntimeFailure, RuntimeMissing):
                 return {}
         return self._known_facts[binary]
 
@@ -464,9 +455,7 @@ class GpuDevice(Device):
     def _prepare(self, binary: Path, *, sure: bool = False) -> Timed:
         loaded = self._require()
         launches = self._timed_launches(binary)
-        before = self._timers.pop(binary, None)
-        if before is not None and before.graph:
-            self._driver.destroy_graph(before.graph)
+        self._timer.forget(self._timers.pop(binary, None))
         timer = self._timers[binary] = self._timer.prepare(launches, loaded.changes(CHANGES), sure=sure)
         return timer
 
@@ -482,8 +471,7 @@ class GpuDevice(Device):
         self._forget_look()
         self._latest = None
         for timer in self._timers.values():
-            if timer.graph:
-                self._driver.destroy_graph(timer.graph)
+            self._timer.forget(timer)
         self._timers.clear()
 
     def _forget_kernels(self) -> None:
@@ -500,10 +488,6 @@ class GpuDevice(Device):
     def _require(self) -> GpuData:
         assert self._loaded is not None, "load() comes first"
         return self._loaded
-
-    def _end_if_sticky(self, error: Exception) -> None:
-        if isinstance(error, RuntimeFailure) and error.sticky:
-            _end(error)
 
 
 def _address(workspace: Buffer | None) -> int:

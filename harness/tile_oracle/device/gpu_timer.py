@@ -197,6 +197,11 @@ class GpuTimer:
         self._driver.synchronize()
         return self.between_marks_ns(1)[0]
 
+    def forget(self, timer: Timed | None) -> None:
+        """Frees the graph of a timer that is no longer used."""
+        if timer is not None and timer.graph:
+            self._driver.destroy_graph(timer.graph)
+
     def forget_changes(self) -> None:
         """Forgets how long changes take: those of another problem take another time."""
         self._change_took_ns = None

@@ -6,7 +6,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Sequence
-from ctypes import c_float, c_int, c_longlong, c_ulonglong, c_void_p
+from ctypes import c_float, c_int, c_longlong, c_ulonglong
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,9 @@ GUARD_BYTES = 256 << 10
 GUARD_BYTE = 0x5A
 
 WORK_KERNELS = (
-    *(
-        "to_fill_integers",
-        "to_fill_pattern",
-        "to_scale",
-        "to_negate",
-        "to_reference",
-        "to_reference_long",
-        "to_product",
-        "to_product_long",
-        "to_product_tiles",
-    ),
-    *("to_compare", "to_within", "to_count_other", "to_stamp"),
+    *("to_fill_integers", "to_fill_pattern", "to_scale", "to_negate", "to_compare", "to_within"),
+    *("to_reference", "to_reference_long", "to_product", "to_product_long", "to_product_tiles"),
+    *("to_count_other", "to_stamp"),
 )
 """The kernels that device_work.hpp exports."""
 
@@ -180,17 +171,13 @@ class DeviceWork:
         """Fills both operands with a pattern of tile_oracle.device.check_data."""
         for number, address in enumerate((first, second)):
             count = math.prod(problem.operand_shapes[number])
-            where = (c_void_p(address), c_longlong(count), c_ulonglong(_stream(seed, number)))
+            where = (address, count, _stream(seed, number))
             if pattern.selected or pattern.first[0]:
                 self._run("to_fill_pattern", _blocks(count), *where, _pattern_of(problem, pattern, number))
                 continue
-            most = (pattern.first, pattern.second)[number][1]
-            self._run(
-                "to_fill_integers",
-                _blocks(count),
-                *(*where, c_longlong(most), c_ulonglong(int(pattern.kept * 2**32)), _dtype(problem.dtype)),
-                c_float(pattern.scale),
-            )
+            most, kept = (pattern.first, pattern.second)[number][1], int(pattern.kept * 2**32)
+            more = (most, kept, _dtype(problem.dtype), c_float(pattern.scale))
+            self._run("to_fill_integers", _blocks(count), *where, *more)
 
     def scale(self, problem: Problem, seed: int, addresses: Sequence[int]) -> None:
         """Multiplies both operands by powers of two (tile_oracle.device.factors)."""
@@ -230,7 +217,7 @@ class DeviceWork:
 
     def _scaling(
         self,
-        kernel: str,
+        name: str,
         axes: Axes,
         seeds: tuple[int, int],
         numbers: Sequence[int],
@@ -238,12 +225,9 @@ class DeviceWork:
         address: int,
     ) -> Launch:
         steps = (_FourLong(*axes.extents), _FourLong(*axes.one), _FourLong(*axes.other))
-        factors = _Factors(*steps, *seeds, *numbers, WORK_DTYPES.index(dtype.partition("_")[0]))
+        factors = _Factors(*steps, *seeds, *numbers, _dtype(dtype.partition("_")[0]))
         count = math.prod(axes.extents)
-        geometry = Geometry((max(1, _blocks(count)), 1, 1), (_THREADS, 1, 1))
-        return Launch(
-            self._functions[kernel], geometry, Arguments(c_void_p(address), c_longlong(count), factors)
-        )
+        return self._launch(name, _blocks(count), address, count, factors)
 
     def reference(
         self, problem: Problem, first: int, second: int, out: int, sample: int | None = None
@@ -251,7 +235,7 @@ class DeviceWork:
         """Computes the result by its definition; `sample`: only that many values, evenly spaced."""
         name, args = native_on_gpu(problem.op).by_definition(problem, first, second, out)
         values, stride = _sample(problem, sample)
-        extent = (c_longlong(values), c_longlong(stride))
+        extent = (values, stride)
         if f"{name}_tiles" in self._functions and stride == 1 and values > _FEW_VALUES:
             rows, columns, _ = gemm_shape(problem)
             self._run(f"{name}_tiles", min(-(-rows // _TILE) * -(-columns // _TILE), _MOST_BLOCKS), args)
@@ -335,43 +319,24 @@ class DeviceWork:
     ) -> None:
         """packed: `got` has only the values of the sample, as `want` has."""
         values, stride = _sample(problem, sample)
-        self._run(
-            "to_compare",
-            _blocks(values),
-            *(c_void_p(got), c_void_p(want), c_longlong(values), _dtype(problem.result_dtype)),
-            *(self._slot(2), c_longlong(1 if packed else stride)),
-        )
+        given = (got, want, values, _dtype(problem.result_dtype), self._slot(2), 1 if packed else stride)
+        self._run("to_compare", _blocks(values), *given)
 
     def _compare_within(self, problem: Problem, got: int, want: Within) -> None:
         values = math.prod(problem.operand_shapes[-1])
-        self._run(
-            "to_within",
-            _blocks(values),
-            *(c_void_p(got), c_void_p(want.low), c_void_p(want.high), c_longlong(values)),
-            *(_dtype(problem.result_dtype), self._slot(2)),
-            *(c_longlong(want.width), c_longlong(want.rows), c_longlong(want.step)),
-        )
+        given = (got, want.low, want.high, values, _dtype(problem.result_dtype), self._slot(2))
+        self._run("to_within", _blocks(values), *given, want.width, want.rows, want.step)
 
     def _count_damage(self, buffer: Buffer, slot: int) -> None:
-        before, after = buffer.guards
-        self._run(
-            "to_count_other",
-            _blocks(GUARD_BYTES),
-            *(
-                c_void_p(before),
-                c_void_p(after),
-                c_longlong(GUARD_BYTES),
-                c_int(GUARD_BYTE),
-                self._slot(slot),
-            ),
-        )
+        given = (*buffer.guards, GUARD_BYTES, GUARD_BYTE, self._slot(slot))
+        self._run("to_count_other", _blocks(GUARD_BYTES), *given)
 
-    def _slot(self, number: int) -> c_void_p:
-        return c_void_p(self._verdict + self._looks * _LOOK_BYTES + number * _VERDICT.size)
+    def _slot(self, number: int) -> int:
+        return self._verdict + self._looks * _LOOK_BYTES + number * _VERDICT.size
 
     def stamp(self, number: int) -> None:
         """Notes the time of the device's timer when the stream reaches this point: number 0 or 1."""
-        self._run("to_stamp", 1, c_void_p(self._stamps + 8 * number))
+        self._run("to_stamp", 1, self._stamps + 8 * number)
 
     def between_stamps_ns(self) -> float:
         """Nanoseconds from stamp 0 to stamp 1; 0 where there is no such timer."""
@@ -384,8 +349,14 @@ class DeviceWork:
         return self._driver.copy_out(out + index * size, size)
 
     def _run(self, name: str, blocks: int, *arguments: Any) -> None:
+        self._driver.launch(self._launch(name, blocks, *arguments))
+
+    def _launch(self, name: str, blocks: int, *arguments: Any) -> Launch:
+        """Returns a launch. Of a number's eight bytes a kernel reads as many as its parameter has: the lowest
+        ones, which come first."""
         geometry = Geometry((max(1, blocks), 1, 1), (_THREADS, 1, 1))
-        self._driver.launch(Launch(self._functions[name], geometry, Arguments(*arguments)))
+        values = (c_longlong(one) if isinstance(one, int) else one for one in arguments)
+        return Launch(self._functions[name], geometry, Arguments(*values))
 
 
 def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
@@ -400,7 +371,7 @@ def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
         least, most = (pattern.first, pattern.second)[number]
     shape = (axis.inner, axis.extent, columns.inner, columns.depth)
     magnitudes = (least, most, *pattern.second)
-    return _Pattern(*shape, *magnitudes, folded, selected, pattern.scale, WORK_DTYPES.index(problem.dtype))
+    return _Pattern(*shape, *magnitudes, folded, selected, pattern.scale, _dtype(problem.dtype))
 
 
 def _sample(problem: Problem, most: int | None) -> tuple[int, int]:
@@ -411,8 +382,8 @@ def _sample(problem: Problem, most: int | None) -> tuple[int, int]:
     return most, values // most
 
 
-def _dtype(dtype: str) -> c_int:
-    return c_int(WORK_DTYPES.index(dtype))
+def _dtype(dtype: str) -> int:
+    return WORK_DTYPES.index(dtype)
 
 
 def _blocks(count: int) -> int:

@@ -52,11 +52,7 @@ class ModuleKernel(LoadedKernel):
             self._conv = driver.function(self._module, KERNEL)
             self._finish = driver.function(self._module, FINISH) if self._info.two_stage else 0
             driver.allow_lds(self._conv, self._info.lds_bytes)
-        except RuntimeFailure as failure:
-            if not failure.sticky:
-                self.unload()
-            raise
-        except ValueError:
+        except (RuntimeFailure, ValueError):
             self.unload()
             raise
 

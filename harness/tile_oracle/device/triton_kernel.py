@@ -65,9 +65,8 @@ class TritonKernel(LoadedKernel):
         self._loaded: dict[str, tuple[_Loaded, ...]] = {}
         try:
             self._of(self._archive.variants[0])
-        except RuntimeFailure as failure:
-            if not failure.sticky:
-                self.unload()
+        except RuntimeFailure:
+            self.unload()
             raise
 
     def _of(self, variant: Variant) -> tuple[_Loaded, ...]:
@@ -85,8 +84,6 @@ class TritonKernel(LoadedKernel):
         try:
             self._driver.allow_lds(function, told.lds_bytes)
         except RuntimeFailure as failure:
-            if failure.sticky:
-                raise
             why_not = f"needs {told.lds_bytes:,} bytes of LDS, which the device does not have: {failure}"
         return _Loaded(told, module, function, why_not)
 

@@ -55,17 +55,8 @@ _C_TYPES: Mapping[int, Any] = {
 }
 
 # Types of descriptors.
-_CONVOLUTION, _ENGINE, _CONFIGURATION, _RANKING, _PLAN, _CHOICE, _GRAPH, _PACK, _TENSOR = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    15,
-    16,
-    17,
-)
+_CONVOLUTION, _ENGINE, _CONFIGURATION, _RANKING, _PLAN, _CHOICE = 1, 2, 3, 4, 5, 7
+_GRAPH, _PACK, _TENSOR = 15, 16, 17
 _OPERATIONS: Mapping[str, tuple[int, tuple[int, ...]]] = {
     "forward": (10, (700, 701, 702, 704, 703, 705)),
     "bwd_data": (12, (706, 707, 708, 711, 709, 710)),
@@ -185,18 +176,16 @@ class Graph:
     A run gets the operands and the result as tensors 0, 1 and so on.
     """
 
+    graph: Descriptor
+
     def __init__(self, library: Cudnn) -> None:
         self._library = library
         self._kept: list[Descriptor] = []
         self._scalars: dict[int, Any] = {}
         self._plans: dict[tuple[int, Choices], Plan] = {}
 
-    def _finish(self, operations: Sequence[Descriptor]) -> None:
-        """Makes the graph of these operations. Raises LibraryFailure where the library does not take it."""
-        self.graph = self._graph_of(operations)
-
-    def _graph_of(self, operations: Sequence[Descriptor]) -> Descriptor:
-        """Returns the graph of these operations, finalized."""
+    def _graph_of(self, *operations: Descriptor) -> Descriptor:
+        """Returns the graph of these operations. Raises LibraryFailure where the library does not take it."""
         graph = self._made(_GRAPH)
         graph.set(800, _HANDLE, self._library.handle)
         graph.set(801, DESCRIPTOR, *(one.handle for one in operations))
@@ -352,7 +341,7 @@ class Convolution(Graph):
             tensor = self._array(place, *channels_second(shape, weight=place == weight), problem.dtype)
             operation.set(attribute, DESCRIPTOR, tensor.handle)
         operation.finalize()
-        self._finish([operation])
+        self.graph = self._graph_of(operation)
 
 
 class Plan:

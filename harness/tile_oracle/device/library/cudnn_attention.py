@@ -48,11 +48,13 @@ class Attention(Graph):
         queries, keys = row["seq_q"], row["seq_kv"]
         # A single query sees all keys.
         masked = bool(row["causal"]) and queries > 1
-        _demand(
-            library,
-            _MASK_SINCE if masked else _ATTENTION_SINCE,
-            "attention with a causal mask" if masked else "attention",
+        since, what = (
+            (_MASK_SINCE, "attention with a causal mask") if masked else (_ATTENTION_SINCE, "attention")
         )
+        if tuple(map(int, library.version.split(".")[:2])) < since:
+            raise Unlaunchable(
+                f"cuDNN {library.version} has no {what} in one operation: {since[0]}.{since[1]} has"
+            )
         self._next = itertools.count(len(problem.operand_shapes))
         self._scores = (row["batch"], row["heads"], queries, keys)
         operation = self._made(_ATTENTION_OPERATION)
@@ -66,7 +68,7 @@ class Attention(Graph):
         if masked:
             self._mask(operation, queries, keys)
         operation.finalize()
-        self._finish([operation])
+        self.graph = self._graph_of(operation)
 
     def _mask(self, operation: Descriptor, queries: int, keys: int) -> None:
         """Query i sees the keys up to i + keys - queries."""
@@ -81,7 +83,7 @@ class Attention(Graph):
         _, seen = self._pointwise(steps, "at_least", row, column, dtype="boolean", computed_in="boolean")
         unseen = self._number(c_float(-math.inf), "fp32")
         result, _ = self._pointwise(steps, "select", scores, unseen, seen)
-        graph = self._graph_of(steps)
+        graph = self._graph_of(*steps)
         operation.set(_MASK, DESCRIPTOR, graph.handle)
         operation.set(_MASK_FROM, INT64, source)
         operation.set(_MASK_TO, INT64, result)
@@ -126,13 +128,6 @@ class Attention(Graph):
         operation.finalize()
         steps.append(operation)
         return identity, to
-
-
-def _demand(library: Cudnn, since: tuple[int, int], what: str) -> None:
-    if tuple(map(int, library.version.split(".")[:2])) < since:
-        raise Unlaunchable(
-            f"cuDNN {library.version} has no {what} in one operation: {since[0]}.{since[1]} has"
-        )
 
 
 def _strides(dims: Sequence[int]) -> list[int]:

@@ -145,6 +145,8 @@ class Driver(ABC):
     """Nanoseconds of a tick of the timer that code on the device reads."""
     reset_cache_symbol: ClassVar[str] = ""
     """The function that gives reserved parts of the cache back, if there is one."""
+    when_lost: Callable[[RuntimeFailure], object] = staticmethod(lambda failure: None)
+    """Called with a failure after which this process can no longer use the device, before it is raised."""
 
     def __init__(self, library: ctypes.CDLL, index: int = 0) -> None:
         """`index`: number of the device among those visible to this process."""
@@ -207,7 +209,10 @@ class Driver(ABC):
 
     def _check(self, call: str, code: int) -> None:
         if code:
-            raise RuntimeFailure(call, code, self.error_name(code), sticky=code in self.sticky_codes)
+            failure = RuntimeFailure(call, code, self.error_name(code), sticky=code in self.sticky_codes)
+            if failure.sticky:
+                self.when_lost(failure)
+            raise failure
 
     def _handle(self, operation: str, *arguments: Any) -> int:
         value = c_void_p()
