@@ -303,7 +303,7 @@ def test_needed_kernels_compile_first(
         assert builder.ended() == []
         needed = threading.Thread(target=builder.need, args=(make_kernel(4),))
         needed.start()
-        wait_until(lambda: [job.kernel.tile_m for job in builder._queue.waiting] == [4, 2, 3])
+        wait_until(lambda: [job.kernel.tile_m for job in builder._queue._waiting] == [4, 2, 3])
         (tmp_path / "go").write_text("")
         for future in futures:
             future.result()

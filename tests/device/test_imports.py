@@ -72,7 +72,7 @@ def test_the_parent_asks_no_operation_for_the_parts_of_a_worker() -> None:
 
 def test_the_worker_is_what_opens_devices() -> None:
     assert {"device.audit", "device.base"} <= imports("device.worker")
-    assert "device.runtime.hip" in reached_from("device.amd")
+    assert "device.runtime.hip" in reached_from("device.gpu")
 
 
 def test_target_imports_neither_measure_nor_device() -> None:

@@ -197,7 +197,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_the_worker_imports_neither_triton_nor_torch() -> None:
-    imports = "import sys, tile_oracle.device.worker, tile_oracle.device.nvidia; "
+    imports = "import sys, tile_oracle.device.worker, tile_oracle.device.gpu; "
     code = imports + "print({'triton', 'torch'} & set(sys.modules))"
     done = run_python("-c", code, check=True)
     assert done.stdout.strip() == "set()"

@@ -13,10 +13,9 @@ import pytest
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_builder, evil_gpu_kernel
 from tile_oracle.device import gpu
 from tile_oracle.device.base import KernelFailed
-from tile_oracle.device.gpu import GpuDevice
+from tile_oracle.device.gpu import GpuDevice, open_device
 from tile_oracle.device.loaded_kernel import LoadedKernel, load_kernel
 from tile_oracle.device.loaded_run import Launches, Run
-from tile_oracle.device.nvidia import open_device
 from tile_oracle.device.runtime.driver import Driver, LibraryLaunch
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem

@@ -17,6 +17,9 @@ enum { ID, TILE, SPLIT_K, REDUCTION, SWIZZLE, CUSTOM, STAGES, INNER, CLUSTER, HI
 typedef struct { int is[16]; } algo;
 typedef struct { algo a; size_t workspace; int state; float waves; int reserved[4]; } result;
 API size_t cublasLtGetVersion(void) { return 130100; }
+API const char *cublasLtGetStatusName(int status) {
+  return status == 13 ? "CUBLAS_STATUS_EXECUTION_FAILED" : "CUBLAS_STATUS_NOT_SUPPORTED";
+}
 API int cublasLtMatmulDescSetAttribute(desc *d, int attribute, const int *value, size_t bytes) {
   if (bytes == 8 && (attribute == 17 || attribute == 18)) return memcpy(d->scales + attribute - 17, value, bytes), FINE;
   if (bytes == 4 && (attribute == 31 || attribute == 32)) return d->modes[attribute - 31] = *value, FINE;

@@ -66,9 +66,13 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
         if path.suffix == TRITON_SUFFIX:
             return _archive(path, arch)
         if arch.startswith("gfx"):
-            return _library(path, arch) if path.suffix == ".so" else _amd(path, arch)
+            if path.suffix == ".so":
+                return _library(path, arch)
+            data = path.read_bytes()
+            return _of_code_object(data, str(path), arch, KERNEL, *_launch_info(Elf(data)))
         if arch.startswith("sm_") and path.suffix == ".cubin":
-            return _cubin(path.read_bytes(), arch)
+            elf = Elf(path.read_bytes())
+            return _of_cubin(elf, arch, KERNEL, *_launch_info(elf))
         if arch.startswith("sm_") and path.suffix == ".ptx":
             lines = ptx_code(path.read_text("utf-8", "replace"), KERNEL)
             return CodeFacts(loop_matrix_instructions=main_loop_matrix_instructions(lines))
@@ -86,11 +90,6 @@ def _archive(path: Path, arch: str) -> CodeFacts:
         facts = _of_cubin(elf, arch, first.function, *launched)
         return replace(facts, loop_matrix_instructions=facts.loop_matrix_instructions or None)
     return _of_code_object(first.image, str(path), arch, first.function, *launched)
-
-
-def _amd(path: Path, arch: str) -> CodeFacts:
-    data = path.read_bytes()
-    return _of_code_object(data, str(path), arch, KERNEL, *_launch_info(Elf(data)))
 
 
 def _of_code_object(
@@ -123,11 +122,6 @@ def _of_amd(facts: KernelFacts, lds_bytes: int) -> CodeFacts:
     )
 
 
-def _cubin(data: bytes, arch: str) -> CodeFacts:
-    elf = Elf(data)
-    return _of_cubin(elf, arch, KERNEL, *_launch_info(elf))
-
-
 def _of_cubin(elf: Elf, arch: str, name: str, threads: int, dynamic_lds_bytes: int) -> CodeFacts:
     """Reads the section .nv.info: records of (form, attribute, size), each followed by its value."""
     kernel = next(number for number, symbol in enumerate(_symbols(elf)) if symbol.name == name)
@@ -152,12 +146,9 @@ def _attributes(body: bytes) -> Iterator[tuple[int, int, int]]:
     at = 0
     while at + 4 <= len(body):
         form, attribute, size = struct.unpack_from("<BBH", body, at)
-        at += 4
-        if form != _SIZED:
-            continue
-        if size == 8:
-            yield attribute, *struct.unpack_from("<II", body, at)
-        at += size
+        if form == _SIZED and size == 8:
+            yield attribute, *struct.unpack_from("<II", body, at + 4)
+        at += 4 + size * (form == _SIZED)
 
 
 def _symbols(elf: Elf) -> list[Symbol]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tile_oracle.compiling.ck_tile.offload_bundle import code_objects
+from tile_oracle.compiling.ck_tile.library import embedded_code
 from tile_oracle.compiling.code_object import read_code_object
-from tile_oracle.compiling.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, FAT_SECTION, SYMBOLS, Elf
+from tile_oracle.compiling.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf
 from tile_oracle.compiling.gpu_toolchain import rocm_folders
 from tile_oracle.compiling.toolchain import ask_compiler
 from tile_oracle.errors import BuildError
@@ -49,7 +49,7 @@ def read_assembly(path: Path) -> Assembly:
         return parse_assembly(data.decode("utf-8", "replace"))
     if struct.unpack_from("<H", data, 18)[0] == AMDGPU:
         return disassemble(path, data)
-    return disassemble(path, _embedded(path, data))
+    return disassemble(path, embedded_code(data, path, "gfx9"))
 
 
 def _of_archive(path: Path) -> Assembly:
@@ -67,18 +67,6 @@ def _of_archive(path: Path) -> Assembly:
         raise BuildError(f"{error}{_HOW_ARCHIVE.format(arch=archive.arch)}") from None
     functions = tuple(function for part in parts for function in part.functions)
     return Assembly(functions, archive.arch, parts[0].compiler)
-
-
-def _embedded(path: Path, data: bytes) -> bytes:
-    """Returns the gfx9 code object embedded in a host library. Raises BuildError when there is none."""
-    try:
-        found = code_objects(Elf(data).body(FAT_SECTION))
-    except DAMAGED:
-        raise BuildError(f"{path} is not an AMD code object and contains none") from None
-    for name, code in found.items():
-        if "-gfx9" in name:
-            return code
-    raise BuildError(f"{path} contains code for {', '.join(found) or 'no GPU'}, not for gfx9")
 
 
 def disassemble(path: Path, data: bytes) -> Assembly:
@@ -134,10 +122,7 @@ def _descriptors(data: bytes) -> Iterator[tuple[str, dict[str, int]]]:
     """(kernel, settings) of the symbols NAME.kd; the settings have the names of assembly directives."""
     elf = Elf(data)
     for symbol in elf.symbols(SYMBOLS, DYNAMIC_SYMBOLS):
-        if (
-            symbol.name.endswith(".kd")
-            and symbol.size == _DESCRIPTOR_BYTES
-            and symbol.section < len(elf.sections)
-        ):
+        is_known = symbol.size == _DESCRIPTOR_BYTES and symbol.section < len(elf.sections)
+        if symbol.name.endswith(".kd") and is_known:
             (lds_bytes,) = struct.unpack_from("<I", elf.symbol_bytes(symbol))
             yield symbol.name.removesuffix(".kd"), {"group_segment_fixed_size": lds_bytes}

@@ -61,12 +61,6 @@ class JobQueue(Generic[J]):
                     self._waiting.remove(job)
                     self._waiting.appendleft(job)
 
-    @property
-    def waiting(self) -> tuple[J, ...]:
-        """The jobs that have not started, next one first."""
-        with self._changed:
-            return tuple(self._waiting)
-
     def run_fewer(self) -> None:
         """Halves the number of jobs that run at once."""
         with self._changed:

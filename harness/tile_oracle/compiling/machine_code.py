@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 _SOPP, _SOP1, _SOPC = 0x17F, 0x17D, 0x17E
 _SOPK_WITH_LITERAL = 20  # s_setreg_imm32_b32
@@ -110,23 +110,13 @@ def nvidia_code(text: bytes) -> Code:
 
 def ptx_code(text: str, entry: str) -> Code:
     """Decodes the lines of one entry of a PTX module. Raises ValueError when there is no such entry."""
-    begin = re.search(rf"\.entry\s+{re.escape(entry)}\b", text)
-    if begin is None:
+    body = re.search(rf"\.entry\s+{re.escape(entry)}\b.*?^\}}", text, re.DOTALL | re.MULTILINE)
+    if body is None:
         raise ValueError(f"the PTX has no entry {entry}")
-    lines = _until_closed(text[begin.start() :].splitlines())
+    lines = body[0].splitlines()
     labels = {match[1]: at for at, line in enumerate(lines) if (match := _PTX_LABEL.match(line.strip()))}
     code: list[tuple[int, int | None, bool]] = []
     for at, line in enumerate(lines):
         branch = _PTX_BRANCH.search(line)
         code.append((at, labels.get(branch[1]) if branch else None, "mma.sync" in line))
     return code
-
-
-def _until_closed(lines: Iterable[str]) -> list[str]:
-    """Returns the lines of a function, up to a line that begins with the closing brace."""
-    body: list[str] = []
-    for line in lines:
-        body.append(line)
-        if line.startswith("}"):
-            break
-    return body

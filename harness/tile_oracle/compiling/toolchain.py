@@ -174,11 +174,8 @@ class SystemToolchain(Toolchain):
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         # libgcc is linked statically for half-float conversions that the instruction set lacks.
         link = ("-shared", "-nostdlib", "-Wl,-z,noexecstack", "-o", output, source)
-        return ((str(self.compiler), *flags, "-I", INCLUDE_FOLDER, *link, *_runtime(self.kind)),)
-
-
-def _runtime(kind: str) -> tuple[str, ...]:
-    return ("-lgcc",) if kind == "g++" else ()
+        runtime = ("-lgcc",) if self.kind == "g++" else ()
+        return ((str(self.compiler), *flags, "-I", INCLUDE_FOLDER, *link, *runtime),)
 
 
 def _cpu_flags(isa: Isa) -> tuple[str, ...]:
@@ -199,11 +196,9 @@ def find_toolchain(name: str = "auto") -> Toolchain:
                 return _zig_toolchain(folder)
         elif path := shutil.which(one):
             return _system_toolchain(Path(path).absolute(), one)
-    what = (
-        "no C++ compiler was found"
-        if name == "auto"
-        else f"toolchain {name!r} is not a program on this machine"
-    )
+    what = "no C++ compiler was found"
+    if name != "auto":
+        what = f"toolchain {name!r} is not a program on this machine"
     raise BuildError(f"{what}: {_HOW_TO_GET_ONE}")
 
 

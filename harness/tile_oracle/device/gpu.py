@@ -17,7 +17,8 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.arch.time_bound import Limits
+from tile_oracle.arch import load_arch
+from tile_oracle.arch.time_bound import Limits, gpu_limits
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
 from tile_oracle.device.callers_data import CallersData
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -27,13 +28,16 @@ from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_f
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Findings
 from tile_oracle.device.loaded_kernel import load_kernel
 from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run
+from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing
+from tile_oracle.device.runtime.hip import open_hip
 from tile_oracle.device.timing import at_least_ms
 from tile_oracle.device.turn_lock import GpuLock
+from tile_oracle.errors import TargetError
 from tile_oracle.operation.on_gpu import on_gpu
 from tile_oracle.problem import Problem
 from tile_oracle.targets.base import DataFiles, DeviceInfo
-from tile_oracle.targets.device_state import DeviceState, StateReader, StateWatch
+from tile_oracle.targets.device_state import DeviceState, StateReader, StateWatch, open_reader
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 2048
@@ -488,6 +492,29 @@ class GpuDevice(Device):
     def _require(self) -> GpuData:
         assert self._loaded is not None, "load() comes first"
         return self._loaded
+
+
+def open_device(arch: str, work: str, visible: str = "", library: str = "") -> GpuDevice:
+    """Opens the device. Only the worker calls it.
+
+    arch: the architecture of the kernels. work: the binary of kernels/gpu/device_work.hpp. visible: value for
+    HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, "" to keep the current one. library: path of libamdhip64, ""
+    to let the loader find it, as it finds libcuda. Raises TargetError for a GPU that cannot run such code.
+    """
+    on_amd, hardware = arch.startswith("gfx"), load_arch(arch).hardware
+    if visible:
+        os.environ["HIP_VISIBLE_DEVICES" if on_amd else "CUDA_VISIBLE_DEVICES"] = visible
+    driver = open_hip(library=library or None) if on_amd else open_cuda()
+    properties = driver.properties()
+    said = f"{properties.name} is {properties.arch}: kernels for {arch} need a"
+    if on_amd and properties.arch != arch:
+        raise TargetError(f"{said} GPU like {hardware.product}")
+    if not on_amd and int(properties.arch.removeprefix("sm_")) < int(arch.removeprefix("sm_")):
+        raise TargetError(f"{said} newer GPU")
+    # NVIDIA's newer GPUs run this code too, but their limits differ.
+    limits = gpu_limits(arch, properties.compute_units) if properties.arch == arch else None
+    reader = open_reader("amd" if on_amd else "nvidia", properties.identity)
+    return GpuDevice(driver, Path(work), hardware.num_cus, hardware.cache_bytes, reader, limits)
 
 
 def _address(workspace: Buffer | None) -> int:

@@ -6,15 +6,21 @@ Names and fields convert both ways without loss (`parse_kernel_name`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import EPILOGUES, FAMILY, PIPELINE_NAME, SCHEDULERS, TiledKernel, shortened
-from tile_oracle.kernel.named import NamedKernel, Value, parse_named_kernel, source_of
+from tile_oracle.kernel.fields import (
+    EPILOGUES,
+    FAMILY,
+    PIPELINE_NAME,
+    SCHEDULERS,
+    FlatKernel,
+    TiledKernel,
+    shortened,
+)
+from tile_oracle.kernel.named import NamedKernel, parse_named_kernel, source_of
 from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, operation_named, operation_names
-from tile_oracle.problem import Problem
 
 __all__ = [
     "EPILOGUES",
@@ -32,55 +38,9 @@ __all__ = [
 ]
 
 
-class Kernel(Protocol):
-    """A kernel of any operation: a frozen dataclass, whose fields are columns of records.
-
-    A NamedKernel's fields are only in its name.
-    """
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    @property
-    def op(self) -> str:
-        """Its operation's name."""
-
-    @property
-    def dtype(self) -> str:
-        """The data type of the operands."""
-
-    @property
-    def source(self) -> str:
-        """The source of a NamedKernel (`triton`, `cublaslt`); FAMILY for all others."""
-
-    @property
-    def function(self) -> str:
-        """The source's function or algorithm; "" in a family."""
-
-    @property
-    def configuration(self) -> Mapping[str, Value]:
-        """What the source configures the function with; empty in a family."""
-
-    @property
-    def kind(self) -> Kind:
-        """The fields that problem and kernel must share."""
-
-    def matches(self, problem: Problem) -> bool:
-        """Returns whether the kernel is for the problem's kind."""
-
-    @property
-    def name(self) -> str:
-        """The full name, from which every field can be read back (`parse_kernel_name`)."""
-
-    @property
-    def short_name(self) -> str:
-        """The name without the fields that a matching problem has."""
-
-    def as_row(self) -> dict[str, Any]:
-        """Returns all fields as a flat mapping."""
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Returns the inverse of `as_row`; other columns are ignored. Raises KernelError."""
+Kernel = FlatKernel | NamedKernel
+"""A kernel of any operation: a frozen dataclass, whose fields are columns of records. Those of a NamedKernel
+are only in its name."""
 
 
 def tiled(kernel: Kernel) -> TiledKernel:

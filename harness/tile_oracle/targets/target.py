@@ -26,7 +26,6 @@ _BASE_TIMEOUT_S, _BASE_TIMEOUT_INTERPRETED_S = 20.0, 300.0
 _SECONDS_PER_GFLOP, _SECONDS_PER_GFLOP_ON_GPU = 40.0, 0.02
 """Generous. A GEMM kernel on a depthwise problem reaches only 0.1 GFLOPS on the CPU, and runs three times;
 one with 16-wide tiles stays far below 1 TFLOPS on a GPU, and runs often."""
-_DEVICE_MODULES = {"amdgcn": "amd", "nvptx": "nvidia"}
 
 
 class Target:
@@ -49,7 +48,7 @@ class Target:
         """
         self.name, self.arch, self.device_name = name, arch, device_name
         self.sources = list(sources)
-        module = _DEVICE_MODULES.get(GPU_MACHINES.get(arch, ""), "cpu")
+        module = "gpu" if arch in GPU_MACHINES else "cpu"
         self.device_module = f"tile_oracle.device.{'interpreter' if self.interpreted else module}"
         """The module in which the worker finds `open_device(**device_options) -> Device`."""
         self.built_elsewhere: Callable[[Kernel], BuildResult | None] = lambda kernel: None

@@ -116,24 +116,13 @@ class WaitStates:
                     self.matrix[place] = issued, result & ~one.writes
             self.matrix[at] = self.clock, one.writes
             self._forget_at = self.clock + _LONGEST_MATRIX
-        if one.vector:
-            writes = one.writes
-            wrote: tuple[int, ...] = (
-                writes if one.matrix is None else 0,
-                writes if one.transcendental else 0,
-                writes if one.half_result else 0,
-                writes if one.dot else 0,
-                0,
-                0,
-            )
-        elif one.scalar:
-            wrote = (0, 0, 0, 0, M0, 0) if one.writes & M0 else _EMPTY
-        else:
-            wrote = (0, 0, 0, 0, 0, one.wide_store_data) if one.wide_store_data else _EMPTY
         if one.wait_states > 1:
             gap = [_EMPTY] * min(one.wait_states, _LONGEST_OTHER)
             self.recent = (gap + self.recent)[:_LONGEST_OTHER]
         else:
+            by_vector = one.writes * (one.vector and one.matrix is None)
+            kinds = (one.writes * had for had in (one.transcendental, one.half_result, one.dot))
+            wrote = (by_vector, *kinds, one.writes & M0 * one.scalar, one.wide_store_data)
             self.recent = [wrote, *self.recent[:-1]]
 
     def branch(self) -> None:

@@ -274,7 +274,9 @@ def detect(headers: CkTileHeaders) -> CkTileApi:
         if more and not why and operation not in layouts:
             why = f"its {needed[0]} does not state which GEMM layouts it accepts"
         lacking = _members_missing(whole, needed[0], KERNEL_CALLS)
-        missing[operation] = why or (_without(needed[0], lacking) if lacking else "")
+        if not why and lacking:
+            why = f"its {needed[0]} has no {', '.join(lacking)}, which kernels/ck_tile/adapter.hpp uses"
+        missing[operation] = why
     return CkTileApi(
         headers,
         templates,
@@ -364,10 +366,6 @@ def _members_missing(text: str, name: str, members: tuple[str, ...]) -> tuple[st
 def _own(member: str) -> re.Pattern[str]:
     """Returns a member where it is declared, not where another class's is called."""
     return re.compile(rf"(?<![\w:.>]){re.escape(member)}(?!\w)|\busing\s[^;]*::{re.escape(member)};")
-
-
-def _without(name: str, members: tuple[str, ...]) -> str:
-    return f"its {name} has no {', '.join(members)}, which kernels/ck_tile/adapter.hpp uses"
 
 
 def _gemm_layouts(kernel: Template) -> tuple[str, str, str] | None:

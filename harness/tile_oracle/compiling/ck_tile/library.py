@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tile_oracle.compiling.ck_tile.offload_bundle import code_objects, target_name
+from tile_oracle.compiling.ck_tile.offload_bundle import code_objects
 from tile_oracle.compiling.code_object import CodeObject, KernelFacts, read_code_object
 from tile_oracle.compiling.elf import DAMAGED, FAT_SECTION, Elf
 from tile_oracle.compiling.inspect import inspect_binary
@@ -24,6 +24,12 @@ def code_object_in(path: Path, arch: str) -> CodeObject:
     """Returns the code object for an architecture in a host library. Raises BuildError when there is none."""
     with disk_errors_as(BuildError, f"{path} cannot be read"):
         data = path.read_bytes()
+    return read_code_object(embedded_code(data, path, arch), str(path))
+
+
+def embedded_code(data: bytes, path: Path, arch: str) -> bytes:
+    """Returns the code object for an architecture, or the first for a family (gfx9), in the content of a host
+    library. Raises BuildError when there is none."""
     try:
         found = code_objects(Elf(data).body(FAT_SECTION))
     except KeyError:
@@ -32,8 +38,9 @@ def code_object_in(path: Path, arch: str) -> CodeObject:
         raise BuildError(f"{path}: its GPU code cannot be read: {error}") from None
     for name, code in found.items():
         # The target name may have features: gfx950:sramecc+:xnack-.
-        if name == target_name(arch) or name.startswith(target_name(arch) + ":"):
-            return read_code_object(code, str(path))
+        target = name.partition("--")[2].partition(":")[0]
+        if target == arch or (arch == "gfx9" and target.startswith(arch)):
+            return code
     raise BuildError(f"{path} contains code for {', '.join(found) or 'no GPU'}, not for {arch}")
 
 

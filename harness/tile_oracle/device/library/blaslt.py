@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.device.library.calls import Calls, LibraryFailure, Prepare
+from tile_oracle.device.library.calls import Calls, Prepare, Statuses
 from tile_oracle.problem import Problem
 
 R_32F = 0
@@ -65,9 +65,9 @@ class Interface:
     bias: tuple[int, int | None]
     """Those of a product for the bias: its address, and the distance of those of a batch, if there is one."""
     not_supported: int
-    statuses: Mapping[int, str]
     result: type[ctypes.Structure]
     """...MatmulHeuristicResult_t."""
+    statuses: Statuses
 
 
 def result_of(algorithm: type[ctypes.Structure]) -> tuple[tuple[str, Any], ...]:
@@ -89,34 +89,15 @@ class BlasLt:
 
     version: str
 
-    def __init__(
-        self,
-        path: Path,
-        interface: Interface,
-        signatures: Mapping[str, tuple[Any, ...]],
-    ) -> None:
-        """signatures: of further functions, without the prefix."""
+    def __init__(self, path: Path, interface: Interface, signatures: Mapping[str, tuple[Any, ...]]) -> None:
+        """signatures: of further functions."""
         self.interface = interface
-        every = {**_SIGNATURES, **signatures}
-        named = {f"{interface.prefix}{name}": arguments for name, arguments in every.items()}
-        self.calls = Calls(path, named, interface.statuses)
-        self.handle = self.made("Create")
-
-    def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function of this name without its prefix. Raises LibraryFailure unless it succeeds."""
-        self.calls(f"{self.interface.prefix}{name}", *arguments)
-
-    def status(self, name: str, *arguments: Any) -> int:
-        """Returns the same, which returns the status."""
-        return self.calls.status(f"{self.interface.prefix}{name}", *arguments)
-
-    def made(self, name: str, *arguments: Any) -> c_void_p:
-        """Returns the handle that a function makes."""
-        return self.calls.made(f"{self.interface.prefix}{name}", *arguments)
+        self.calls = Calls(path, interface.prefix, {**_SIGNATURES, **signatures}, interface.statuses)
+        self.handle = self.calls.made("Create")
 
     def attribute(self, name: str, of: Any, number: int, value: Any) -> None:
         """Sets an attribute."""
-        self.call(f"{name}SetAttribute", of, number, byref(value), ctypes.sizeof(value))
+        self.calls(f"{name}SetAttribute", of, number, byref(value), ctypes.sizeof(value))
 
 
 class Product:
@@ -134,7 +115,7 @@ class Product:
                 f"split_k: the library chooses its own splits, split_k = {row['split_k']} must be 1"
             )
         self._library = library
-        self._desc = library.made("MatmulDescCreate", interface.compute_32f, R_32F)
+        self._desc = library.calls.made("MatmulDescCreate", interface.compute_32f, R_32F)
         layouts = row.get("layout", "rcr")
         for attribute, layout in zip(interface.desc_trans, (layouts[1], layouts[0]), strict=True):
             value = c_int32(interface.transpose if layout == "c" else interface.keep)
@@ -156,7 +137,7 @@ class Product:
     def _layout(self, kind: int, shape: tuple[int, ...]) -> c_void_p:
         """In memory order a matrix of R rows is a column-major matrix of R columns."""
         *batch, outer, inner = shape
-        layout = self._library.made("MatrixLayoutCreate", kind, inner, outer, inner)
+        layout = self._library.calls.made("MatrixLayoutCreate", kind, inner, outer, inner)
         if batch != [] and batch != [1]:
             for number, value in zip(
                 self._library.interface.batch, (c_int32(*batch), c_int64(outer * inner)), strict=True
@@ -193,10 +174,9 @@ class Product:
         for attribute, mode in zip(interface.scale_modes, _SCALE_MODES[scale], strict=True):
             value = c_int32(mode)
             asked = (self._desc, attribute, byref(value), ctypes.sizeof(value))
-            if mode and (code := library.status("MatmulDescSetAttribute", *asked)):
-                raise Unlaunchable(
-                    f"version {library.version} has no scales of {scale}s: {library.calls.name_of(code)}"
-                )
+            if mode and (code := library.calls.status("MatmulDescSetAttribute", *asked)):
+                failure = library.calls.failure("MatmulDescSetAttribute", code)
+                raise Unlaunchable(f"version {library.version} has no scales of {scale}s: {failure.name}")
         self._put_scales((_SOME_ADDRESS, _SOME_ADDRESS))
 
     def _put_scales(self, addresses: Sequence[int]) -> None:
@@ -206,8 +186,8 @@ class Product:
     def close(self) -> None:
         """Frees the descriptors."""
         for layout in self._layouts:
-            self._library.call("MatrixLayoutDestroy", layout)
-        self._library.call("MatmulDescDestroy", self._desc)
+            self._library.calls("MatrixLayoutDestroy", layout)
+        self._library.calls("MatmulDescDestroy", self._desc)
 
     @property
     def described(self) -> tuple[c_void_p, ...]:
@@ -219,18 +199,17 @@ class Product:
         """Returns the library's own ranking as `Interface.result`, its first choice first; empty for a
         product that it has nothing for. settings: attributes of the preference. Raises LibraryFailure."""
         library, count = self._library, c_int()
-        preference = library.made("MatmulPreferenceCreate")
+        preference = library.calls.made("MatmulPreferenceCreate")
         try:
             for attribute, value in settings:
                 library.attribute("MatmulPreference", preference, attribute, value)
             found = (library.interface.result * most)()
             asked = (library.handle, *self.described, preference)
-            code = library.status("MatmulAlgoGetHeuristic", *asked, most, found, byref(count))
+            code = library.calls.status("MatmulAlgoGetHeuristic", *asked, most, found, byref(count))
             if code and code != library.interface.not_supported:
-                name = f"{library.interface.prefix}MatmulAlgoGetHeuristic"
-                raise LibraryFailure(name, code, library.calls.name_of(code))
+                raise library.calls.failure("MatmulAlgoGetHeuristic", code)
         finally:
-            library.call("MatmulPreferenceDestroy", preference)
+            library.calls("MatmulPreferenceDestroy", preference)
         return [one for one in found[: count.value] if not one.state]
 
     def starting(self, algorithm: Any, workspace_bytes: int) -> Prepare:
@@ -250,7 +229,7 @@ class Product:
                     self._library.attribute("MatmulDesc", self._desc, address, c_void_p(more[0]))
                 else:
                     self._put_scales(more)
-                self._library.call("Matmul", self._library.handle, *product, *chosen, stream)
+                self._library.calls("Matmul", self._library.handle, *product, *chosen, stream)
 
             return start
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import c_int, c_void_p
+from ctypes import c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ Prepare = Callable[..., Callable[[int], None]]
 stream."""
 Prepared = tuple[int, Prepare]
 """The bytes of workspace of an algorithm, and its runs."""
+Statuses = str | Mapping[int, str]
 
 
 class LibraryFailure(RuntimeFailure):
@@ -26,25 +27,31 @@ class LibraryFailure(RuntimeFailure):
 
 
 class Calls:
-    """The functions of one loaded library. Raises OSError when it cannot be loaded, ValueError without a
-    function.
+    """The functions of one loaded library, by their names without the prefix of all.
 
-    signatures: function -> its argument types. statuses: number -> name, for messages.
+    Raises OSError when it cannot be loaded, ValueError without a function.
+
+    signatures: function -> its argument types. statuses: number -> name, or the function that says it.
     """
 
     def __init__(
-        self, path: Path, signatures: Mapping[str, tuple[Any, ...]], statuses: Mapping[int, str]
+        self, path: Path, prefix: str, signatures: Mapping[str, tuple[Any, ...]], statuses: Statuses
     ) -> None:
-        self.library = ctypes.CDLL(str(path))
+        self.library, self.prefix, self._path = ctypes.CDLL(str(path)), prefix, path
+        self._functions = {name: self._function(name, *types) for name, types in signatures.items()}
         self._statuses = statuses
-        self._functions: dict[str, Any] = {}
-        for name, arguments in signatures.items():
-            try:
-                function = getattr(self.library, name)
-            except AttributeError:
-                raise ValueError(f"{path} has no {name}: a newer version is needed") from None
-            function.argtypes, function.restype = arguments, c_int
-            self._functions[name] = function
+
+    def _function(self, name: str, *arguments: Any, returns: Any = c_int) -> Any:
+        try:
+            function = getattr(self.library, self.prefix + name)
+        except AttributeError:
+            raise ValueError(f"{self._path} has no {self.prefix}{name}: a newer version is needed") from None
+        function.argtypes, function.restype = arguments, returns
+        return function
+
+    def number(self, name: str) -> int:
+        """Returns what a function without arguments returns, a size_t."""
+        return int(self._function(name, returns=c_size_t)())
 
     def status(self, name: str, *arguments: Any) -> int:
         """Calls a function and returns its status."""
@@ -54,7 +61,15 @@ class Calls:
         """Calls a function. Raises LibraryFailure unless it succeeds."""
         code = self.status(name, *arguments)
         if code:
-            raise LibraryFailure(name, code, self.name_of(code))
+            raise self.failure(name, code)
+
+    def failure(self, name: str, code: int) -> LibraryFailure:
+        """Returns the failure of a call."""
+        if isinstance(self._statuses, str):
+            said = self._function(self._statuses, c_int, returns=c_char_p)(code).decode()
+        else:
+            said = self._statuses.get(code, "an unknown status")
+        return LibraryFailure(self.prefix + name, code, said)
 
     def made(self, name: str, *arguments: Any) -> c_void_p:
         """Calls a function whose first argument is where it puts a handle."""
@@ -62,23 +77,19 @@ class Calls:
         self(name, ctypes.byref(handle), *arguments)
         return handle
 
-    def name_of(self, code: int) -> str:
-        """Returns a status in words."""
-        return self._statuses.get(code, "an unknown status")
-
 
 class StreamLibrary:
     """A library whose handle has the stream on which it starts what follows."""
 
-    def __init__(self, calls: Calls, create: str, set_stream: str) -> None:
-        """Raises LibraryFailure. create, set_stream: names of functions."""
-        self.calls, self.handle, self._set_stream = calls, calls.made(create), set_stream
+    def __init__(self, calls: Calls) -> None:
+        """Raises LibraryFailure."""
+        self.calls, self.handle = calls, calls.made("Create")
         self._stream: int | None = None
 
     def use_stream(self, stream: int) -> None:
         """Let executions start on the stream."""
         if stream != self._stream:
-            self.calls(self._set_stream, self.handle, stream)
+            self.calls("SetStream", self.handle, stream)
             self._stream = stream
 
 

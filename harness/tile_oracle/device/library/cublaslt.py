@@ -28,17 +28,6 @@ _CAP_SPLIT_K, _CAP_REDUCTIONS, _CAP_SWIZZLE, _CAP_TILES, _CAP_CUSTOM, _CAP_STAGE
 _CAP_ALIGNMENTS = (16, 17, 18, 19)
 
 _ALGORITHM_BYTES = 64
-_STATUSES: Mapping[int, str] = {
-    1: "CUBLAS_STATUS_NOT_INITIALIZED",
-    3: "CUBLAS_STATUS_ALLOC_FAILED",
-    7: "CUBLAS_STATUS_INVALID_VALUE",
-    8: "CUBLAS_STATUS_ARCH_MISMATCH",
-    11: "CUBLAS_STATUS_MAPPING_ERROR",
-    13: "CUBLAS_STATUS_EXECUTION_FAILED",
-    14: "CUBLAS_STATUS_INTERNAL_ERROR",
-    15: "CUBLAS_STATUS_NOT_SUPPORTED",
-    16: "CUBLAS_STATUS_LICENSE_ERROR",
-}
 
 
 class Algorithm(ctypes.Structure):
@@ -76,8 +65,8 @@ _INTERFACE = Interface(
     epilogue=7,
     bias=(8, 10),
     not_supported=15,
-    statuses=_STATUSES,
     result=Result,
+    statuses="GetStatusName",
 )
 
 CONFIGURATION: Mapping[str, tuple[int, Any, int]] = {
@@ -126,15 +115,13 @@ class CublasLt(BlasLt):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _INTERFACE, _SIGNATURES)
-        number = self.calls.library.cublasLtGetVersion
-        number.argtypes, number.restype = (), c_size_t
-        self.version = version_text(int(number()))
+        self.version = version_text(self.calls.number("GetVersion"))
 
     def initialized(self, number: int, types: tuple[int, ...]) -> Algorithm | None:
         """Returns the algorithm of an id, with its default configuration; None where it is not for these
         types."""
         algorithm = Algorithm()
-        code = self.status(
+        code = self.calls.status(
             "MatmulAlgoInit", self.handle, _COMPUTE_32F, R_32F, *types, number, byref(algorithm)
         )
         return None if code else algorithm
@@ -142,13 +129,13 @@ class CublasLt(BlasLt):
     def ids(self, types: tuple[int, ...], most: int = 4096) -> tuple[int, ...]:
         """Returns the ids of all algorithms for these types."""
         found, count = (c_int * most)(), c_int()
-        self.call("MatmulAlgoGetIds", self.handle, _COMPUTE_32F, R_32F, *types, most, found, byref(count))
+        self.calls("MatmulAlgoGetIds", self.handle, _COMPUTE_32F, R_32F, *types, most, found, byref(count))
         return tuple(sorted(found[: count.value]))
 
     def capability(self, algorithm: Algorithm, number: int) -> int:
         """Returns a capability that is one number, 0 where the version does not know it."""
         value, written = c_uint32(), c_size_t()
-        code = self.status(
+        code = self.calls.status(
             "MatmulAlgoCapGetAttribute",
             *(byref(algorithm), number, byref(value), ctypes.sizeof(value), byref(written)),
         )
@@ -158,10 +145,10 @@ class CublasLt(BlasLt):
         """Returns a capability that is a list; (0,), which means undefined, where it is empty."""
         written = c_size_t()
         ask = "MatmulAlgoCapGetAttribute"
-        if self.status(ask, byref(algorithm), number, None, 0, byref(written)) or not written.value:
+        if self.calls.status(ask, byref(algorithm), number, None, 0, byref(written)) or not written.value:
             return (0,)
         values = (c_uint32 * (written.value // 4))()
-        if self.status(ask, byref(algorithm), number, values, ctypes.sizeof(values), byref(written)):
+        if self.calls.status(ask, byref(algorithm), number, values, ctypes.sizeof(values), byref(written)):
             return (0,)
         return tuple(values) or (0,)
 
@@ -184,7 +171,7 @@ class CublasLt(BlasLt):
         for word, value in values.items():
             number, kind, _ = CONFIGURATION[word]
             cell = kind(value)
-            if self.status(
+            if self.calls.status(
                 "MatmulAlgoConfigSetAttribute", byref(made), number, byref(cell), ctypes.sizeof(cell)
             ):
                 return None
@@ -195,7 +182,7 @@ class CublasLt(BlasLt):
         found = {}
         for word, (number, kind, _) in CONFIGURATION.items():
             cell, written = kind(), c_size_t()
-            self.status(
+            self.calls.status(
                 "MatmulAlgoConfigGetAttribute",
                 *(byref(algorithm), number, byref(cell), ctypes.sizeof(cell), byref(written)),
             )
@@ -211,7 +198,7 @@ class CublasProduct(Product):
     def check(self, algorithm: Algorithm) -> tuple[int, Result]:
         """Returns the library's status for an algorithm, and its demands: 0 where it computes the product."""
         library, result = self._library, Result()
-        code = library.status(
+        code = library.calls.status(
             "MatmulAlgoCheck", library.handle, *self.described, byref(algorithm), byref(result)
         )
         return code or int(result.state), result
@@ -229,6 +216,6 @@ class CublasProduct(Product):
     def prepare(self, algorithm: Algorithm) -> Prepared:
         code, demands = self.check(algorithm)
         if code:
-            raise Unlaunchable(f"cublasLtMatmulAlgoCheck: {self._library.calls.name_of(code)} ({code})")
+            raise Unlaunchable(str(self._library.calls.failure("MatmulAlgoCheck", code)))
         needed = int(demands.workspace_bytes)
         return needed, self.starting(algorithm, needed)

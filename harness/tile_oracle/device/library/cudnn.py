@@ -7,7 +7,7 @@ Functions, descriptors and numbers are those that NVIDIA documents in "cuDNN Bac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +25,14 @@ from tile_oracle.problem import Problem
 
 _V = c_void_p
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
-    "cudnnCreate": (_V,),
-    "cudnnSetStream": (_V, _V),
-    "cudnnBackendCreateDescriptor": (c_int, _V),
-    "cudnnBackendDestroyDescriptor": (_V,),
-    "cudnnBackendFinalize": (_V,),
-    "cudnnBackendSetAttribute": (_V, c_int, c_int, c_int64, _V),
-    "cudnnBackendGetAttribute": (_V, c_int, c_int, c_int64, _V, _V),
-    "cudnnBackendExecute": (_V, _V, _V),
-}
-_STATUSES: Mapping[int, str] = {
-    1001: "CUDNN_STATUS_NOT_INITIALIZED",
-    1007: "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED",
-    2000: "CUDNN_STATUS_BAD_PARAM",
-    3000: "CUDNN_STATUS_NOT_SUPPORTED",
-    4000: "CUDNN_STATUS_INTERNAL_ERROR",
-    5000: "CUDNN_STATUS_EXECUTION_FAILED",
+    "Create": (_V,),
+    "SetStream": (_V, _V),
+    "BackendCreateDescriptor": (c_int, _V),
+    "BackendDestroyDescriptor": (_V,),
+    "BackendFinalize": (_V,),
+    "BackendSetAttribute": (_V, c_int, c_int, c_int64, _V),
+    "BackendGetAttribute": (_V, c_int, c_int, c_int64, _V, _V),
+    "BackendExecute": (_V, _V, _V),
 }
 
 # Types of attributes.
@@ -118,40 +110,40 @@ class Descriptor:
     def __init__(self, calls: Calls, kind: int) -> None:
         self._calls = calls
         self.handle = c_void_p()
-        calls("cudnnBackendCreateDescriptor", kind, byref(self.handle))
+        calls("BackendCreateDescriptor", kind, byref(self.handle))
 
     def set(self, attribute: int, kind: int, *values: Any) -> None:
         """Sets an attribute. Raises LibraryFailure."""
         array = (_C_TYPES[kind] * len(values))(*values)
-        self._calls("cudnnBackendSetAttribute", self.handle, attribute, kind, len(values), array)
+        self._calls("BackendSetAttribute", self.handle, attribute, kind, len(values), array)
 
     def finalize(self) -> None:
         """Raises LibraryFailure where the library does not take the descriptor."""
-        self._calls("cudnnBackendFinalize", self.handle)
+        self._calls("BackendFinalize", self.handle)
 
     def get(self, attribute: int, kind: int) -> int:
         """Returns an attribute that is one number. Raises LibraryFailure."""
         value, count = _C_TYPES[kind](), c_int64()
-        self._calls("cudnnBackendGetAttribute", self.handle, attribute, kind, 1, byref(count), byref(value))
+        self._calls("BackendGetAttribute", self.handle, attribute, kind, 1, byref(count), byref(value))
         return int(value.value)
 
     def fill(self, attribute: int, into: Sequence[Descriptor]) -> int:
         """Fills descriptors with those of an attribute, and returns how many were filled."""
         count, array = c_int64(), (c_void_p * len(into))(*(one.handle for one in into))
         asked = (attribute, DESCRIPTOR, len(into), byref(count), array)
-        self._calls("cudnnBackendGetAttribute", self.handle, *asked)
+        self._calls("BackendGetAttribute", self.handle, *asked)
         return min(count.value, len(into))
 
     def count(self, attribute: int) -> int:
         """Returns how many descriptors an attribute has."""
         count = c_int64()
         asked = (attribute, DESCRIPTOR, 0, byref(count), None)
-        self._calls("cudnnBackendGetAttribute", self.handle, *asked)
+        self._calls("BackendGetAttribute", self.handle, *asked)
         return count.value
 
     def close(self) -> None:
         """Destroys the descriptor."""
-        self._calls.status("cudnnBackendDestroyDescriptor", self.handle)
+        self._calls.status("BackendDestroyDescriptor", self.handle)
 
 
 class Cudnn(StreamLibrary):
@@ -161,10 +153,8 @@ class Cudnn(StreamLibrary):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(Calls(path, _SIGNATURES, _STATUSES), "cudnnCreate", "cudnnSetStream")
-        number = self.calls.library.cudnnGetVersion
-        number.argtypes, number.restype = (), c_size_t
-        self.version = version_text(int(number()))
+        super().__init__(Calls(path, "cudnn", _SIGNATURES, "GetErrorString"))
+        self.version = version_text(self.calls.number("GetVersion"))
 
     def descriptor(self, kind: int) -> Descriptor:
         return Descriptor(self.calls, kind)
@@ -373,7 +363,7 @@ class Plan:
     def start(self, pack: Descriptor, stream: int) -> None:
         """Starts a run on a stream. Raises LibraryFailure."""
         self._library.use_stream(stream)
-        self._library.calls("cudnnBackendExecute", self._library.handle, self._plan.handle, pack.handle)
+        self._library.calls("BackendExecute", self._library.handle, self._plan.handle, pack.handle)
 
     def close(self) -> None:
         """Destroys its descriptors."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import zlib
-from collections.abc import Mapping
 from ctypes import byref, c_int, c_size_t, c_uint8, c_uint64, c_void_p
 from pathlib import Path
 
@@ -21,15 +20,6 @@ from tile_oracle.problem import Problem
 _PREF_WORKSPACE = 1
 _MOST_RANKED = 4096
 _INDEX_BYTES, _DATA_BYTES = 4, 16
-_STATUSES: Mapping[int, str] = {
-    1: "HIPBLAS_STATUS_NOT_INITIALIZED",
-    2: "HIPBLAS_STATUS_ALLOC_FAILED",
-    3: "HIPBLAS_STATUS_INVALID_VALUE",
-    5: "HIPBLAS_STATUS_EXECUTION_FAILED",
-    6: "HIPBLAS_STATUS_INTERNAL_ERROR",
-    7: "HIPBLAS_STATUS_NOT_SUPPORTED",
-    8: "HIPBLAS_STATUS_ARCH_MISMATCH",
-}
 
 
 class _Algorithm(ctypes.Structure):
@@ -56,8 +46,16 @@ _INTERFACE = Interface(
     epilogue=2,
     bias=(3, None),
     not_supported=7,
-    statuses=_STATUSES,
     result=_Result,
+    statuses={
+        1: "HIPBLAS_STATUS_NOT_INITIALIZED",
+        2: "HIPBLAS_STATUS_ALLOC_FAILED",
+        3: "HIPBLAS_STATUS_INVALID_VALUE",
+        5: "HIPBLAS_STATUS_EXECUTION_FAILED",
+        6: "HIPBLAS_STATUS_INTERNAL_ERROR",
+        7: "HIPBLAS_STATUS_NOT_SUPPORTED",
+        8: "HIPBLAS_STATUS_ARCH_MISMATCH",
+    },
 )
 
 
@@ -67,7 +65,7 @@ class HipblasLt(BlasLt):
     def __init__(self, path: Path) -> None:
         super().__init__(path, _INTERFACE, {"GetVersion": (c_void_p, c_void_p)})
         number = c_int()
-        self.call("GetVersion", self.handle, byref(number))
+        self.calls("GetVersion", self.handle, byref(number))
         found = number.value
         self.version = f"{found // 100000}.{found // 100 % 1000}.{found % 100}"
 

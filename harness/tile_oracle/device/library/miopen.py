@@ -19,21 +19,10 @@ from tile_oracle.problem import Problem
 
 _TYPES: Mapping[str, int] = {"fp16": 0, "fp32": 1, "bf16": 5}
 _CROSS_CORRELATION = 0
-_STATUSES: Mapping[int, str] = {
-    1: "miopenStatusNotInitialized",
-    2: "miopenStatusInvalidValue",
-    3: "miopenStatusBadParm",
-    4: "miopenStatusAllocFailed",
-    5: "miopenStatusInternalError",
-    6: "miopenStatusNotImplemented",
-    7: "miopenStatusUnknownError",
-    8: "miopenStatusUnsupportedOp",
-    10: "miopenStatusVersionMismatch",
-}
 _DIRECTIONS: Mapping[str, tuple[str, tuple[int, int]]] = {
-    "forward": ("miopenConvolutionForward", (1, 0)),
-    "bwd_data": ("miopenConvolutionBackwardData", (0, 1)),
-    "bwd_weight": ("miopenConvolutionBackwardWeights", (1, 0)),
+    "forward": ("ConvolutionForward", (1, 0)),
+    "bwd_data": ("ConvolutionBackwardData", (0, 1)),
+    "bwd_weight": ("ConvolutionBackwardWeights", (1, 0)),
 }
 """Direction -> how its functions begin, and the places of their two operands among ours."""
 
@@ -58,16 +47,16 @@ _OF_DIRECTION: Mapping[str, tuple[Any, ...]] = {
     "Immediate": (*[_V] * 9, _S, c_uint64),
 }
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
-    "miopenCreate": (_V,),
-    "miopenSetStream": (_V, _V),
-    "miopenGetVersion": (_V, _V, _V),
-    "miopenCreateTensorDescriptor": (_V,),
-    "miopenSetTensorDescriptor": (_V, _I, _I, _V, _V),
-    "miopenDestroyTensorDescriptor": (_V,),
-    "miopenCreateConvolutionDescriptor": (_V,),
-    "miopenInitConvolutionNdDescriptor": (_V, _I, _V, _V, _V, _I),
-    "miopenSetConvolutionGroupCount": (_V, _I),
-    "miopenDestroyConvolutionDescriptor": (_V,),
+    "Create": (_V,),
+    "SetStream": (_V, _V),
+    "GetVersion": (_V, _V, _V),
+    "CreateTensorDescriptor": (_V,),
+    "SetTensorDescriptor": (_V, _I, _I, _V, _V),
+    "DestroyTensorDescriptor": (_V,),
+    "CreateConvolutionDescriptor": (_V,),
+    "InitConvolutionNdDescriptor": (_V, _I, _V, _V, _V, _I),
+    "SetConvolutionGroupCount": (_V, _I),
+    "DestroyConvolutionDescriptor": (_V,),
     **{
         f"{begin}{end}": arguments
         for begin, _ in _DIRECTIONS.values()
@@ -83,9 +72,9 @@ class Miopen(StreamLibrary):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(Calls(path, _SIGNATURES, _STATUSES), "miopenCreate", "miopenSetStream")
+        super().__init__(Calls(path, "miopen", _SIGNATURES, "GetErrorString"))
         numbers = [c_size_t() for _ in range(3)]
-        self.calls("miopenGetVersion", *map(byref, numbers))
+        self.calls("GetVersion", *map(byref, numbers))
         self.version = ".".join(str(one.value) for one in numbers)
 
 
@@ -98,13 +87,13 @@ class MiopenConvolution:
         row = problem.as_row()
         self._begin, self._order = _DIRECTIONS[row["direction"]]
         axes = ("d", "h", "w")[3 - row["ndim"] :]
-        self._convolution = calls.made("miopenCreateConvolutionDescriptor")
+        self._convolution = calls.made("CreateConvolutionDescriptor")
         pads, strides, dilations = (
             _integers([row[f"{name}_{axis}"] for axis in axes]) for name in ("pad", "stride", "dilation")
         )
         described = (len(axes), pads, strides, dilations, _CROSS_CORRELATION)
-        calls("miopenInitConvolutionNdDescriptor", self._convolution, *described)
-        calls("miopenSetConvolutionGroupCount", self._convolution, row["G"])
+        calls("InitConvolutionNdDescriptor", self._convolution, *described)
+        calls("SetConvolutionGroupCount", self._convolution, row["G"])
         weight = 2 if row["direction"] == "bwd_weight" else 1
         self._tensors = [
             self._tensor(shape, problem.dtype, weight=place == weight)
@@ -114,8 +103,8 @@ class MiopenConvolution:
 
     def _tensor(self, shape: Sequence[int], dtype: str, *, weight: bool) -> c_void_p:
         dims, strides = map(_integers, channels_second(shape, weight=weight))
-        tensor = self._library.calls.made("miopenCreateTensorDescriptor")
-        self._library.calls("miopenSetTensorDescriptor", tensor, _TYPES[dtype], len(dims), dims, strides)
+        tensor = self._library.calls.made("CreateTensorDescriptor")
+        self._library.calls("SetTensorDescriptor", tensor, _TYPES[dtype], len(dims), dims, strides)
         return tensor
 
     @property
@@ -140,7 +129,7 @@ class MiopenConvolution:
         name = f"{self._begin}GetSolutionWorkspaceSize"
         code = library.calls.status(name, *self._described, number, byref(size))
         if code:
-            raise Unlaunchable(f"{name}: {library.calls.name_of(code)} ({code})")
+            raise Unlaunchable(str(library.calls.failure(name, code)))
         if number not in self._compiled:
             library.calls(f"{self._begin}CompileSolution", *self._described, number)
             self._compiled.add(number)
@@ -165,8 +154,8 @@ class MiopenConvolution:
     def close(self) -> None:
         """Frees the descriptors."""
         for tensor in self._tensors:
-            self._library.calls("miopenDestroyTensorDescriptor", tensor)
-        self._library.calls("miopenDestroyConvolutionDescriptor", self._convolution)
+            self._library.calls("DestroyTensorDescriptor", tensor)
+        self._library.calls("DestroyConvolutionDescriptor", self._convolution)
 
 
 def _integers(values: Sequence[int]) -> Any:
