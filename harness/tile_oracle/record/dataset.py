@@ -45,12 +45,12 @@ def measurements_folder(run: Path) -> Path:
 def load_records(paths: Path | str | Iterable[Path | str], *, compact: bool = False) -> pd.DataFrame:
     """Reads runs, folders of parts or parquet files as one frame with the schema's columns in order.
 
-    compact: texts that repeat few values (device, flags, source hashes, ...) become categoricals with sorted
-    categories, which halves the memory. Journals left by dead processes are sealed first. Columns that a file
-    lacks are null, except `tflops`, which is computed from the latency. Rows are sorted by time; of rows with
-    the same identity, the newest is kept. Raises RecordError for files that are missing, damaged, not records
-    or of several operations, and for records of native and CK Tile kernels together, because these share
-    names.
+    compact: what repeats few values (device, flags, the numbers of problems and kernels, ...) becomes
+    categoricals with sorted categories, half of the memory. Journals left by dead processes are sealed first.
+    Columns that a file lacks are null, except `tflops`, which is computed from the latency. Rows are sorted
+    by time; of rows with the same identity, the newest is kept. Raises RecordError for files that are
+    missing, damaged, not records or of several operations, and for records of native and CK Tile kernels
+    together, because these share names.
     """
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     tables = [table for path in listed for table in _tables(Path(path), compact)]
@@ -102,8 +102,15 @@ def with_texts(records: pd.DataFrame) -> pd.DataFrame:
     """Compact records in the plain form."""
     import pandas as pd
 
-    text = records["status"].dtype
-    types = {name: text for name in records if isinstance(records[name].dtype, pd.CategoricalDtype)}
+    types = {
+        name: records["status"].dtype
+        if column.cat.categories.dtype != np.int64
+        else np.float64
+        if column.hasnans
+        else np.int64
+        for name, column in records.items()
+        if isinstance(column.dtype, pd.CategoricalDtype)
+    }
     return records.astype(types) if types else records
 
 
@@ -183,7 +190,13 @@ def _journal_table(journal: Path, compact: bool) -> pa.Table | None:
     if not lines.rows:
         return None
     table = with_later_fields(rows_table(lines.rows))
-    return table.cast(compact_schema(table.schema)) if compact else table
+    if not compact:
+        return table
+    schema = compact_schema(table.schema)
+    return table.from_arrays(
+        [_as_type(column, field.type) for column, field in zip(table.columns, schema, strict=True)],
+        schema=schema,
+    )
 
 
 def with_later_fields(table: pa.Table) -> pa.Table:

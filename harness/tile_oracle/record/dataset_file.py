@@ -113,8 +113,9 @@ def write_dataset(records: pd.DataFrame, path: Path, about: Mapping[str, Any] | 
 
 
 def write_rows(records: pd.DataFrame, path: Path) -> int:
-    """Writes records of one operation atomically, in their order; returns the size in bytes. Takes less time
-    and memory than `write_dataset`, and the file is larger. Raises RecordError."""
+    """Writes compact records (dataset.load_records) of one operation atomically, in their order; returns the
+    size in bytes. Takes less time and memory than `write_dataset`, and the file is larger. Raises
+    RecordError."""
     import pyarrow as pa
 
     schema = compact_schema(arrow_schema(op_of(records["op"].unique())))

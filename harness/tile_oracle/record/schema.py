@@ -208,10 +208,12 @@ STAY_TEXT = ("status", "detail")
 
 
 def compact_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with dictionaries for the texts that repeat few values: device, flags, source
-    hashes, ..."""
-    encoded = pa.dictionary(pa.int32(), pa.string())
+    """Returns the schema with dictionaries for what repeats few values: the numbers of problems and kernels,
+    and texts such as device, flags, source hashes."""
+    own = {column.name for column in (*_HEAD, *_TAIL) if column.type != pa.string()}
     return pa.schema(
-        field.with_type(encoded) if field.type == pa.string() and field.name not in STAY_TEXT else field
+        field.with_type(pa.dictionary(pa.int32(), field.type))
+        if field.type in (pa.string(), pa.int64()) and field.name not in {*STAY_TEXT, *own}
+        else field
         for field in schema
     )
