@@ -1,4 +1,4 @@
-"""The CPU kernels against an independent reference, compiled for real and called through the C ABI.
+"""The CPU kernels against the exact reference, compiled for real and called through the C ABI.
 
 With integer data only the exact result is correct, so these comparisons are bit for bit.
 """
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,10 +25,15 @@ import ziglang  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.integer_operands import integer_operands
+from tests.kernels.emulated_gpu import problems as awkward
+from tests.kernels.emulated_gpu.device import difference
 from tests.samples import sampled
 from tile_oracle.compiling.isa import resolve_isa, this_cpu
+from tile_oracle.device.reference import exact_output
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.problem.number_formats import decode, encode
 
 KERNELS = data_folder("kernels") / "cpu"
 UNSUPPORTED = 1
@@ -202,133 +206,34 @@ class Kernel:
 # ---- the reference --------------------------------------------------------------------------
 
 
-def reference(problem: GroupedConvProblem, in0: np.ndarray, in1: np.ndarray) -> np.ndarray:
-    """The result in float64, computed with one slice of the padded image per tap."""
-    p = problem
-
-    def d3(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
-        return (fill,) * (3 - len(values)) + values
-
-    inner, outer, taps = d3(p.input_spatial, 1), d3(p.output_spatial, 1), d3(p.filter, 1)
-    stride, pad, dilation = d3(p.stride, 1), d3(p.pad, 0), d3(p.dilation, 1)
-    c, k = p.C // p.G, p.K // p.G
-    image_shape, result_shape = (p.N, *inner, p.G, c), (p.N, *outer, p.G, k)
-    margin = [(0, 0), *((v, v) for v in pad), (0, 0), (0, 0)]
-    padded = np.zeros([size + sum(m) for size, m in zip(image_shape, margin, strict=True)])
-    core = tuple(slice(m[0], m[0] + size) for size, m in zip(image_shape, margin, strict=True))
-    y = np.zeros(result_shape)
-    w = np.zeros((p.G, k, *taps, c))
-    if p.direction == "forward":
-        padded[core], w = in0.reshape(image_shape), in1.reshape(w.shape)
-    elif p.direction == "bwd_data":
-        y, w = in0.reshape(result_shape), in1.reshape(w.shape)
-    else:
-        padded[core], y = in0.reshape(image_shape), in1.reshape(result_shape)
-    for tap in itertools.product(*map(range, taps)):
-        window = tuple(
-            slice(t * d, t * d + (o - 1) * s + 1, s)
-            for t, d, o, s in zip(tap, dilation, outer, stride, strict=True)
-        )
-        here: tuple[Any, ...] = (slice(None), *window)
-        there: tuple[Any, ...] = (slice(None), slice(None), *tap)
-        if p.direction == "forward":
-            y += np.einsum("ndhwgc,gkc->ndhwgk", padded[here], w[there])
-        elif p.direction == "bwd_data":
-            padded[here] += np.einsum("ndhwgk,gkc->ndhwgc", y, w[there])
-        else:
-            w[there] = np.einsum("ndhwgc,ndhwgk->gkc", padded[here], y)
-    result = {"forward": y, "bwd_data": padded[core], "bwd_weight": w}[p.direction]
-    return result.reshape(p.operand_shapes[2])
-
-
-def to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Rounds float64 values, exact in fp32, to the dtype; bf16 as its upper half of fp32, in uint16."""
-    single = values.astype(np.float32)
-    if dtype == "fp32":
-        return single
-    if dtype == "fp16":
-        with np.errstate(over="ignore"):
-            return single.astype(np.float16)
-    bits = single.view(np.uint32)
-    half = (bits >> 16) + (((bits & 0xFFFF) + ((bits >> 16) & 1)) > 0x8000)
-    return np.where(np.isnan(single), 0x7FC0, half).astype(np.uint16)
-
-
-def to_values(bits: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype == "bf16":
-        return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return bits.astype(np.float64)
-
-
 @lru_cache(maxsize=256)
 def integer_case(problem: GroupedConvProblem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Operands of integers from -8 to 8 and the exact result, rounded once, all as bits."""
-    rng = np.random.default_rng(0)
-    shapes = problem.operand_shapes[:2]
-    a, b = (rng.integers(-8, 9, shape).astype(np.float64) for shape in shapes)
-    expected = to_bits(reference(problem, a, b), problem.dtype)
-    return to_bits(a, problem.dtype), to_bits(b, problem.dtype), expected
+    """Operands of integers and the exact result, rounded once, all as stored."""
+    first, second = integer_operands(problem, 0)
+    stored = [encode(one.astype(np.float32), problem.dtype) for one in (first, second)]
+    return stored[0], stored[1], encode(exact_output(problem, first, second), problem.dtype)
 
 
 def assert_exact(kernel: Kernel, problem: GroupedConvProblem, *, sealed: bool = False) -> None:
     in0, in1, expected = integer_case(problem)
-    got = kernel.run(problem, in0, in1, sealed=sealed)
-    # -0.0 and 0.0 are the same integer
-    same = (
-        got == expected if problem.dtype != "bf16" else to_values(got, "bf16") == to_values(expected, "bf16")
-    )
-    wrong = np.argwhere(~same)
-    assert not len(wrong), (
-        f"{problem.id}: {len(wrong)} of {got.size} values are wrong, the first at {wrong[0]}"
-    )
+    said = difference(kernel.run(problem, in0, in1, sealed=sealed), expected)
+    assert said is None, f"{problem.id}: {said}"
 
 
 # ---- problems -------------------------------------------------------------------------------
 
-# Ids without direction and dtype, in turn: plain, narrow and wide channels, one pixel, filters larger than
-# the image, strides beyond the filter, padding beyond it, dilation, depthwise, groups,
-# more rows or columns than one block of the packed pipelines takes, uneven axes.
-_AWKWARD = {
-    2: (
-        "n1-c64-k64-i9x9-f3x3-p1",
-        "n2-c40-k70-i5x6-f1x1",
-        "n1-c3-k7-i12x11-f7x7-s2-p3",
-        "n2-c5-k129-i4x3-f2x3-p1",
-        "n1-c150-k33-i5x4-f3x1-p1",
-        "n3-c1-k1-i1x1-f1x1",
-        "n1-c8-k8-i1x1-f3x3-p1",
-        "n1-c6-k10-i3x2-f5x4-p3",
-        "n1-c17-k2-i8x7-f1x1-s3",
-        "n2-g2-c4-k6-i7x9-f2x2-s3",
-        "n1-c4-k4-i2x5-f3x3-p4",
-        "n1-g2-c10-k6-i11x9-f3x3-p2-d2",
-        "n1-c3-k5-i13x12-f3x4-s2-p1-d3",
-        "n1-g96-c96-k96-i6x7-f3x3-p1",
-        "n2-g19-c19-k19-i9x8-f5x5-s2-p2",
-        "n1-g4-c4-k12-i6x6-f3x3-p1",
-        "n1-g4-c12-k4-i6x6-f3x3-p1",
-        "n1-g4-c64-k96-i6x5-f3x3-s2-p1",
-        "n1-c2-k3-i4x40-f1x9-p4",
-        "n1-c7-k9-i5x5-f2x2-s7",
-        "n8-c4-k40-i40x40-f1x1",
-        "n1-c64-k530-i3x3-f3x3-p1",
-        "n1-c530-k6-i3x3-f2x2-p1",
-        "n1-g2-c6-k8-i9x14-f3x2-s1x3-p2x0-d2x4",
-    ),
-    3: (
-        "n1-c20-k18-i4x5x6-f3x3x3-p1",
-        "n2-c3-k5-i5x6x4-f3x2x3-s2-p1",
-        "n1-g2-c10-k4-i7x6x7-f2x3x2-p1-d2",
-        "n1-g18-c18-k18-i4x3x5-f3x3x3-p1",
-        "n1-c70-k33-i2x2x3-f1x1x1",
-        "n1-c3-k2-i1x1x1-f3x3x3-p1",
-        "n1-c4-k4-i5x4x4-f2x1x2-s3",
-    ),
-}
+_MORE = (
+    "n8-c4-k40-i40x40-f1x1",
+    "n1-c64-k530-i3x3-f3x3-p1",
+    "n1-c530-k6-i3x3-f2x2-p1",
+    "n1-c4-k4-i2x5-f3x3-p4",
+)
+"""More rows or columns than one block of the packed pipelines takes; padding beyond the filter."""
 
 
 def awkward_problems(direction: str, dtype: str, ndim: int) -> list[GroupedConvProblem]:
-    return [GroupedConvProblem.from_id(f"{direction}-{dtype}-{tail}") for tail in _AWKWARD[ndim]]
+    more = [GroupedConvProblem.from_id(f"{direction}-{dtype}-{tail}") for tail in _MORE if ndim == 2]
+    return [*awkward.awkward_problems(direction, dtype, ndim), *more]
 
 
 @st.composite
@@ -418,17 +323,17 @@ def test_the_one_rounding_is_to_nearest_even(config: Config, library_of: Callabl
     if config.dtype == "fp16":
         pairs += [(65504.0, extra) for extra in (15.0, 16.0, 17.0, 40.0)] + [(-65504.0, -16.0)]
         pairs += [(m * 2.0**-13, n * 2.0**-14) for m in (1.0, 3.0) for n in (1.0, 2.0, 3.0)]
-    weights = (1.0, 1.0)
     pairs += [(math.nan, 1.0), (math.inf, 1.0), (-math.inf, 5.0), (math.inf, -math.inf), (-0.0, -0.0)]
     problem = GroupedConvProblem(
         "forward", config.dtype, 2, N=1, C=2, K=1, G=1, Hi=1, Wi=len(pairs), Y=1, X=1
     )
-    in0 = to_bits(np.array(pairs).reshape(problem.input_shape), config.dtype)
-    in1 = to_bits(np.array(weights).reshape(problem.weight_shape), config.dtype)
-    exact = np.array(pairs, np.float64).astype(np.float32).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        expected = to_values(to_bits(exact @ np.array(weights), config.dtype), config.dtype)
-    got = to_values(Kernel(library_of(config)).run(problem, in0, in1), config.dtype).reshape(-1)
+    given = np.array(pairs, np.float32)
+    in0 = encode(given.reshape(problem.input_shape), config.dtype)
+    in1 = encode(np.ones(problem.weight_shape, np.float32), config.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        exact = given.astype(np.float64).sum(axis=1).astype(np.float32)
+        expected = decode(encode(exact, config.dtype), config.dtype)
+    got = decode(Kernel(library_of(config)).run(problem, in0, in1), config.dtype).reshape(-1)
     np.testing.assert_array_equal(got, expected)
 
 

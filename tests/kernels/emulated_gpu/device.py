@@ -291,10 +291,10 @@ class EmulatedKernel:
         if said is not None:
             return said
         expected = encode(exact, problem.result_dtype)
-        return _difference(out.data.view(storage).reshape(expected.shape), expected)
+        return difference(out.data.view(storage).reshape(expected.shape), expected)
 
 
-def _difference(got: Array, want: Array) -> str | None:
+def difference(got: Array, want: Array) -> str | None:
     """Bit for bit, but zeros of either sign are equal."""
     a, b = (values.view(f"u{values.itemsize}").astype(np.uint64) for values in (got, want))
     sign = np.uint64(1 << (8 * got.itemsize - 1))
