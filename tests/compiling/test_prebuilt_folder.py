@@ -25,14 +25,18 @@ X86 = this_cpu().machine == "x86_64"
 BASELINE = "x86-64-v2" if X86 else "armv8-a"
 
 
+@pytest.fixture(scope="module")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("common")
+
+
 @pytest.fixture
-def folder(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -> Path:
-    """Three prebuilt kernels, moved to another folder."""
-    with make_builder(isa=BASELINE) as builder:
-        prebuild(builder, [make_kernel(tile_m) for tile_m in (3, 2, 1)], tmp_path / "made")
-    shutil.move(tmp_path / "made", tmp_path / "carried")
-    shutil.rmtree(tmp_path / "cache")
-    return tmp_path / "carried"
+def folder(common: Path, tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -> Path:
+    """Three prebuilt kernels, in a folder that they were carried to."""
+    if not (common / "made").exists():
+        with make_builder(isa=BASELINE, build_dir=common / "cache") as builder:
+            prebuild(builder, [make_kernel(tile_m) for tile_m in (3, 2, 1)], common / "made")
+    return Path(shutil.copytree(common / "made", tmp_path / "carried"))
 
 
 @pytest.fixture
@@ -71,9 +75,7 @@ def test_another_machine_needs_no_compiler(
             assert f"-march={BASELINE}" in binary.flags
             assert ctypes.CDLL(str(binary.path)).to_abi_version() == 1
         assert builder.notes == []
-        with pytest.raises(
-            BuildError, match=r"64x64x64.* is not in .*carried and cannot be compiled: .*pip install"
-        ):
+        with pytest.raises(BuildError, match=r"64x64x64.* is not in .*carried and cannot be compiled"):
             builder.need(make_kernel())
 
 
@@ -194,9 +196,7 @@ def test_a_stale_folder_without_a_compiler_is_refused(
     folder: Path, make_builder: MakeBuilder, include: Path
 ) -> None:
     (include / "grouped_conv.hpp").open("a").write("// newer\n")
-    with pytest.raises(
-        BuildError, match=r"different kernel sources.*cannot be built again: no C\+\+ compiler"
-    ) as error:
+    with pytest.raises(BuildError, match=r"different kernel sources.*cannot be built again: no") as error:
         make_builder(toolchain="auto", prebuilt=folder)
     assert "\n" not in str(error.value)
 

@@ -10,29 +10,23 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.pytest_project import heed_ctrl_c
 
-PROGRAM = """
-import ctypes, json, os, resource, signal, sys, threading
-from tile_oracle.device.audit import Audit
+ReportAfter = Callable[..., tuple[list[str], list[str], int]]
 
+PROGRAM = """
+import ctypes, json, mmap, os, resource, signal, sys, threading, time
+import numpy as np
+from tile_oracle.device.audit import Audit
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
-import numpy as np, time, mmap
 
 stat = os.stat  # files that other processes make in /dev/shm meanwhile are not what these tests are about
 os.stat = lambda path, *more, **named: stat("/" if path == "/dev/shm" else path, *more, **named)
-buffer, operand = GuardedBuffer(1000, flush=True), holding(np.zeros(5000), flush=False)
-BASE, PAGE = buffer._base, mmap.PAGESIZE
-memory = ctypes.create_string_buffer(bytes(range(256)) * 64)
-there, _ = os.pipe()
-audit = Audit(lambda: [(ctypes.addressof(memory), len(memory))], there, strict=STRICT)
-audit.note_inputs()
-audit.begin()
-first = audit.end(thorough=True)
-audit.begin()
+libc, libm = ctypes.CDLL(None), ctypes.CDLL("libm.so.6")
 def work(seconds):
     until = time.thread_time() + seconds
     while time.thread_time() < until:
@@ -47,29 +41,61 @@ def fork(work):
 def on_both_cores(thread):
     os.sched_setaffinity(0, range(os.cpu_count()))
     work(0.001)
-libc, libm = ctypes.CDLL(None), ctypes.CDLL("libm.so.6")
-DEED
-report = audit.end(thorough=THOROUGH)
-os.write(1, json.dumps([(*first.changes, *first.unfair), report.changes, report.unfair, report.processes]).encode())
-os._exit(0)
+def report_after(deed, thorough, strict):
+    global buffer, operand, BASE, PAGE, memory, there, audit
+    buffer, operand = GuardedBuffer(1000, flush=True), holding(np.zeros(5000), flush=False)
+    BASE, PAGE = buffer._base, mmap.PAGESIZE
+    memory = ctypes.create_string_buffer(bytes(range(256)) * 64)
+    there, _ = os.pipe()
+    audit = Audit(lambda: [(ctypes.addressof(memory), len(memory))], there, strict=strict)
+    audit.note_inputs()
+    audit.begin()
+    first = audit.end(thorough=True)
+    audit.begin()
+    exec(deed, globals())
+    report = audit.end(thorough=thorough)
+    return [(*first.changes, *first.unfair), report.changes, report.unfair, report.processes]
+for line in sys.stdin:
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(tells, 1)
+        os.close(tells)
+        os.close(told)
+        os.write(1, json.dumps(report_after(*json.loads(line))).encode())
+        os._exit(0)
+    os.close(tells)
+    os.waitpid(child, 0)
+    os.set_blocking(told, False)
+    try:
+        print((os.read(told, 1 << 16) or b"null").decode(), flush=True)
+    except BlockingIOError:
+        print("null", flush=True)
+    os.close(told)
 """
 
 
-def report_after(
-    deed: str, *, thorough: bool = False, strict: bool = True
-) -> tuple[list[str], list[str], int]:
-    """What the audit says. Runs in its own process, which the change may break."""
-    program = PROGRAM.replace("THOROUGH", str(thorough)).replace("STRICT", str(strict))
-    ended = subprocess.run(
-        [sys.executable, "-c", program.replace("DEED", textwrap.dedent(deed))],
+@pytest.fixture(scope="module")
+def report_after() -> Iterator[ReportAfter]:
+    """What the audit says. Each deed runs in a process of its own, which it may break: a fork."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        check=True,
+        text=True,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         preexec_fn=heed_ctrl_c,
     )
-    first, changes, unfair, processes = json.loads(ended.stdout)
-    assert first == []  # nothing has changed yet
-    return changes, unfair, processes
+
+    def after(deed: str, *, thorough: bool = False, strict: bool = True) -> tuple[list[str], list[str], int]:
+        process.stdin.write(json.dumps([textwrap.dedent(deed), thorough, strict]) + "\n")
+        process.stdin.flush()
+        first, changes, unfair, processes = json.loads(process.stdout.readline())
+        assert first == []  # nothing has changed yet
+        return changes, unfair, processes
+
+    yield after
+    process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +136,7 @@ def report_after(
     ],
     ids=str,
 )
-def test_each_change_is_named(deed: str, word: str | None) -> None:
+def test_each_change_is_named(deed: str, word: str | None, report_after: ReportAfter) -> None:
     changes, unfair, _ = report_after(deed)
     assert unfair == []
     if word is not None:
@@ -155,18 +181,18 @@ def test_each_change_is_named(deed: str, word: str | None) -> None:
     ],
     ids=str,
 )
-def test_what_no_fairly_timed_kernel_does_is_said(deed: str, words: str) -> None:
+def test_what_no_fairly_timed_kernel_does_is_said(deed: str, words: str, report_after: ReportAfter) -> None:
     _, unfair, _ = report_after(deed)
     assert unfair
     assert re.match(words, unfair[0])
 
 
-def test_every_byte_of_the_inputs_is_compared_only_by_the_thorough_audit() -> None:
+def test_every_byte_of_the_inputs_is_compared_only_by_the_thorough_audit(report_after: ReportAfter) -> None:
     assert "inputs" not in report_after("memory[8000] = b'x'")[0]
     assert "inputs" in report_after("memory[8000] = b'x'", thorough=True)[0]
 
 
-def test_small_leaks_of_many_kernels_add_up() -> None:
+def test_small_leaks_of_many_kernels_add_up(report_after: ReportAfter) -> None:
     changes, _, _ = report_after(
         """
         leaked = []
@@ -183,7 +209,7 @@ def test_small_leaks_of_many_kernels_add_up() -> None:
     assert "GiB of memory" in changes[0]
 
 
-def test_processes_that_are_left_behind_are_counted() -> None:
+def test_processes_that_are_left_behind_are_counted(report_after: ReportAfter) -> None:
     _, _, processes = report_after(
         """
         for _ in range(3):
@@ -196,7 +222,7 @@ def test_processes_that_are_left_behind_are_counted() -> None:
     assert processes == 3
 
 
-def test_a_driver_may_open_files_and_start_threads() -> None:
+def test_a_driver_may_open_files_and_start_threads(report_after: ReportAfter) -> None:
     deed = "os.open('/', 0); threading.Thread(target=threading.Event().wait, daemon=True).start()"
     assert report_after(deed, strict=False)[:2] == ([], [])
     assert report_after("os.umask(0o777)", strict=False)[0] == ["umask"]

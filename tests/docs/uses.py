@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tests.made_records import made_row, made_table
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.cli import main
 from tile_oracle.kernel import Kernel, NamedKernel
@@ -28,7 +29,6 @@ from tile_oracle.operation import Kind
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.dataset_file import write_dataset
-from tile_oracle.record.schema import arrow_schema
 from tile_oracle.registry import Registry
 
 NATIVE, CK_TILE, TRITON, LIBRARY = SOURCES = ("native", "CK Tile", "Triton", "library")
@@ -111,17 +111,9 @@ class Column:
             for kernel in self.kernels:
                 share = zlib.crc32(f"{problem.id}{kernel.name}".encode()) / 2**32
                 latency_ms = 0.002 * (1 + share) + problem.flops / 1e11
-                rows.append(
-                    {
-                        **problem.as_row(), **kernel.as_row(), "run": "made", "round": 0, "op": self.op,
-                        "problem": problem.id, "kernel": kernel.name, "target": self.arch,
-                        "arch": self.arch, "device": "Made-up Accelerator", "samples": 10, "status": "ok",
-                        "implementation": implementation, "detail": "", "latency_ms": latency_ms,
-                        "spread": 0.001, "tflops": problem.tflops(latency_ms),
-                    }
-                )  # fmt: skip
-        table = pd.DataFrame(rows).reindex(columns=arrow_schema(self.op).names)
-        return table.assign(time=pd.Timestamp(0, tz="UTC"))
+                own = {"samples": 10, "implementation": implementation, "detail": "", "spread": 0.001}
+                rows.append(made_row(problem, kernel, latency_ms, self.arch, **own))
+        return made_table(rows, self.op).assign(device="Made-up Accelerator")
 
     def prepare(self) -> None:
         """Writes the problem set and the records."""

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.exploration.exhaustive import Exhaustive
+from tests.made_records import made_row, made_table
 from tile_oracle.exploration.cold_start import OPENING, ColdStart
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
@@ -14,7 +15,6 @@ from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.record.schema import arrow_schema
 
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
 PROBLEMS = [GemmProblem("bf16", "rcr", m, n, 2048) for m in (1, 16, 128, 2048) for n in (512, 2048, 8192)]
@@ -42,17 +42,11 @@ def records() -> pd.DataFrame:
     times_ms = np.exp(RooflineModel("sm_90").log_time(rows, {})).reshape(len(PROBLEMS), -1) * factor
     times_ms[:, 2] = times_ms[:, 1]
     made = [
-        {
-            **problem.as_row(), **kernel.as_row(), "run": "made", "round": 0, "op": "gemm",
-            "problem": problem.id, "kernel": kernel.name, "target": "sm_90", "arch": "sm_90",
-            "device": "Made-up Accelerator", "status": "ok", "latency_ms": latency, "samples": 10,
-            "tflops": problem.tflops(latency),
-        }
+        made_row(problem, kernel, latency, "sm_90", samples=10)
         for problem, of_problem in zip(PROBLEMS, times_ms, strict=True)
         for kernel, latency in zip(KERNELS, of_problem, strict=True)
-    ]  # fmt: skip
-    columns = arrow_schema("gemm").names
-    return pd.DataFrame(made).reindex(columns=columns).assign(time=pd.Timestamp(0, tz="UTC"))
+    ]
+    return made_table(made, "gemm")
 
 
 def test_a_cold_start_opens_with_what_the_roofline_calls_fastest(records: pd.DataFrame) -> None:

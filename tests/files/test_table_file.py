@@ -63,9 +63,7 @@ def many_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("read", PARQUET_READERS, ids=name)
 def test_a_small_file_of_very_many_rows(read: Reader, many_rows: Path) -> None:
-    with pytest.raises(
-        HarnessError, match=r"many.parquet.* it has 21,000,000 rows, more than 20,000,000 of"
-    ) as caught:
+    with pytest.raises(HarnessError, match=r"many.parquet.* it has 21,000,000 rows, more than") as caught:
         read(many_rows)
     assert "\n" not in str(caught.value)
 

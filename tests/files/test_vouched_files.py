@@ -52,9 +52,7 @@ def test_files_as_they_were_digested_pass(folder: Path) -> None:
 
 def test_a_changed_file_is_an_error_with_the_fix(folder: Path) -> None:
     (folder / "training.parquet").write_bytes(b"rowz")
-    with pytest.raises(
-        RecordError, match=r"training\.parquet is damaged.* version control.*tile-oracle model train"
-    ):
+    with pytest.raises(RecordError, match=r"training\.parquet is damaged.* version control.*tile-oracle"):
         check_file(folder / "training.parquet", RecordError)
 
 
@@ -89,9 +87,7 @@ def test_a_baseline_vouches_for_the_oracle_beside_it(baseline: Path) -> None:
     oracle = baseline.with_suffix(".parquet")
     assert check_file(oracle, RecordError)
     oracle.write_bytes(b"oracla")
-    with pytest.raises(
-        RecordError, match=r"default\.parquet is damaged.*tile-oracle runs merge --format oracle"
-    ):
+    with pytest.raises(RecordError, match=r"default\.parquet is damaged.*tile-oracle runs merge --format"):
         check_file(oracle, RecordError)
     vouch_for_oracle(oracle, RecordError)
     assert check_file(oracle, RecordError)

@@ -279,14 +279,8 @@ def test_unimplemented_options_do_not_compile_and_say_why(change: dict[str, Any]
         ({"pipeline": "compv4"}, "double_smem_buffer: compv4 on sm_90 has two buffers"),
         ({"direction": "bwd_data", "split_image": True}, "split_image: sm_90 has no bwd_data kernels"),
         ({"warp_tile_m": 4, "warp_tile_n": 64}, "warp tile"),
-        (
-            {"tile_m": 128, "tile_n": 128, "wave_m": 2, "wave_n": 2, "pipeline": "compv6"},
-            "registers: 128 for accumulators and 64 for a prefetched tile are too many for compv6",
-        ),
-        (
-            {"tile_m": 128, "tile_n": 256, "wave_m": 2, "wave_n": 2, "pipeline": "basic_v1"},
-            "registers: 256 for accumulators and 0",
-        ),
+        ({"tile_m": 128, "tile_n": 128, "wave_m": 2, "wave_n": 2, "pipeline": "compv6"}, "registers: 128"),
+        ({"tile_m": 128, "tile_n": 256, "wave_m": 2, "wave_n": 2, "pipeline": "basic_v1"}, "registers: 256"),
     ],
 )
 def test_sm_90_refuses_unimplemented_options(change: dict[str, Any], reason: str) -> None:

@@ -24,17 +24,9 @@ def test_the_reserved_names_are_the_columns_of_every_record() -> None:
 @pytest.mark.parametrize(
     ("change", "on_path", "expected"),
     [
-        (
-            ("from __future__ import annotations\n", ""),
-            True,
-            "the field dtype of SoftmaxProblem has a type in place",
-        ),
+        (("from __future__ import annotations\n", ""), True, "the field dtype of SoftmaxProblem has a type"),
         (("columns", "samples"), True, "the field samples of SoftmaxProblem has the name of a column"),
-        (
-            ("rows: int", "rows: float"),
-            True,
-            "the field rows of SoftmaxProblem is of type float: records have str, int",
-        ),
+        (("rows: int", "rows: float"), True, "the field rows of SoftmaxProblem is of type float: records"),
         (("", ""), False, "workers do not find the package row_softmax_operation: pip install -e its folder"),
     ],
     ids=["annotations", "column", "type", "path"],

@@ -161,10 +161,7 @@ def test_a_filter_splits_the_pool_and_reports_the_rest() -> None:
         (("forward", "fp64", 2, "cpu"), "dtype 'fp64' is not one of bf16, fp16, fp32"),
         (("forward", "bf16", 1, "cpu"), "ndim '1' is not one of 2, 3"),
         (("forward", "bf16", 2, "gfx951"), r"did you mean gfx950\?"),
-        (
-            ("forward", "bf16", 2, "gfx1250"),
-            "kernel set 'default' has no rules for gfx1250, only for gfx908, ",
-        ),
+        (("forward", "bf16", 2, "gfx1250"), "kernel set 'default' has no rules for gfx1250, only for"),
         (("forward", "bf16", 2, "cpu", "fulll"), r"kernel set 'fulll' is not known; did you mean full\?"),
         (("forward", "bf16", 2, "cpu", "../rules/full"), "kernel set '../rules/full' is not known"),
         (("forward", "bf16", 2, "cpu", "no/such.json"), "kernel set 'no/such.json': there is no such file"),
@@ -301,10 +298,7 @@ def test_depths_and_lists_multiply(tmp_path: Path) -> None:
         ({"tiles": "mine"}, "tiles: 'mine' is not one of"),
         ({"tiles": [{"tile": "64x64x64"}]}, r"tiles\[0\]: the key 'waves' is missing"),
         ({"tiles": [gpu_tile("64")]}, r"tiles\[0\].tile: '64' is not of the form 64x64x64 or 64x64"),
-        (
-            {"tiles": [gpu_tile("64x64")]},
-            r"tiles\[0\].tile: '64x64' needs a third number, or a list 'tile_k'",
-        ),
+        ({"tiles": [gpu_tile("64x64")]}, r"tiles\[0\].tile: '64x64' needs a third number, or a list"),
         ({"tiles": [gpu_tile("64x64x64", "2x2")]}, r"tiles\[0\].waves: '2x2' is not of the form 64x64x64$"),
         ({"tiles": [gpu_tile("9999999x1x1")]}, r"mine.json: blocks\[0\]: tile_m = 9999999 is not an integer"),
         ({"vectors": ["min"]}, r"vectors\[0\]: 'min' is neither three widths \(4x8x8\) nor 'max'"),

@@ -83,11 +83,7 @@ def tiles(**more: Any) -> dict[str, Any]:
         ("x.json", sweep(variant="gemm_multi_d"), "a sweep of the variant gemm_multi_d"),
         ("x.json", sweep(k_block_per_cu=2), "k_block_per_cu: workgroups a compute unit are no part"),
         ("x.json", sweep(tile_shape={}), "unknown key 'tile_shape'; known keys: tile_config,"),
-        (
-            "x.json",
-            traits(reduction_strategy={"values": ["atomic"]}),
-            "trait_config.reduction_strategy: not a trait of gemm_universal, which has pipeline, scheduler,",
-        ),
+        ("x.json", traits(reduction_strategy={"values": ["atomic"]}), "trait_config.reduction_strategy"),
         ("x.json", traits(pipeline={"values": ["compv3", "wavelet"]}), "'wavelet' is not a pipeline"),
         ("x.json", tiles(tile_m={"min": 64, "max": 128}), "tile_config.tile_m: the key 'step' is missing"),
         ("x.json", tiles(tile_m={"min": 1, "max": 1 << 30, "step": 1}), "more than 10,000 values"),
@@ -97,11 +93,7 @@ def tiles(**more: Any) -> dict[str, Any]:
             "tile_m x tile_n x tile_k make more than 10,000 tiles",
         ),
         ("x.json", tiles(tile_m={"values": [True]}), "'Truex128x64' is not of the form 64x64x64"),
-        (
-            "x.json",
-            sweep(datatype={"a": "fp16", "b": "fp8"}),
-            "datatype: kernels here multiply matrices of one data type",
-        ),
+        ("x.json", sweep(datatype={"a": "fp16", "b": "fp8"}), "datatype: kernels here multiply matrices of"),
     ],
 )
 def test_other_variants_and_mistakes_are_refused_by_name(

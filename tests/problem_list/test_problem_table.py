@@ -90,14 +90,8 @@ def test_impossible_output_extents(load, head: str, row: str, message: str) -> N
             "'height' Hi, 'width' Wi, 'kernel_size' Y and X, 'stride' stride_h and stride_w, "
             "'padding' pad_h and pad_w, 'groups' G)",
         ),
-        (
-            "n,c,k,H,W,R,S",
-            "column 1, 'n', is unknown; did you mean N? (and 'c' C, 'k' K, 'H' Hi, 'W' Wi, 'R' Y",
-        ),
-        (
-            "N,C,K,Hi,Wi,kernel_h,kernel_w",
-            "column 6, 'kernel_h', is unknown; did you mean Y? (and 'kernel_w' X)",
-        ),
+        ("n,c,k,H,W,R,S", "column 1, 'n', is unknown; did you mean N? (and 'c' C, 'k' K, 'H' Hi, 'W' Wi"),
+        ("N,C,K,Hi,Wi,kernel_h,kernel_w", "column 6, 'kernel_h', is unknown; did you mean Y? (and"),
         ("N,C,K,Hi,Wi,Y,X,padh", "column 8, 'padh', is unknown; did you mean pad_h?"),
         ("N,C,K,Hi,Wi,Y,X,pad_x,pad_y", "did you mean pad_w? (and 'pad_y' pad_h)"),
         ("N,C,K,Hi,Wi,Y,X,variant", "did you mean direction?"),

@@ -34,10 +34,7 @@ def test_a_file_and_a_run_s_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (
-            {"kernel": ["a"]},
-            "no column problem: these are no records; `tile-oracle runs import` makes records",
-        ),
+        ({"kernel": ["a"]}, "no column problem: these are no records; `tile-oracle runs import` makes"),
         ({"problem": ["conv"]}, "'conv' is not a problem id"),
         ({"problem": [None]}, "'None' is not a problem id"),
         ({"problem": [IDS[0].replace("c8", "c" + "8" * 4301)]}, "(a record's problem)"),

@@ -63,9 +63,7 @@ def test_resume_with_nothing_to_resume_begins_a_run(tmp_path: Path) -> None:
 def test_a_named_run_with_another_purpose_is_refused_with_the_differences(tmp_path: Path) -> None:
     open_new(tmp_path, "mine")
     purpose = {"problem sets": {"smoke": "abc"}, "target": "gfx950", "data seed": 2}
-    with pytest.raises(
-        RecordError, match=r"mine cannot be resumed: it was made with another data seed, target;"
-    ):
+    with pytest.raises(RecordError, match=r"mine cannot be resumed: it was made with another data seed"):
         open_new(tmp_path, "mine", purpose, resume=True)
 
 
@@ -89,9 +87,7 @@ def test_an_interrupted_new_run_is_taken_over(tmp_path: Path) -> None:
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     open_new(tmp_path, "mine")
-    with pytest.raises(
-        RecordError, match=r"mine exists already: add --resume .* or choose another --run-name"
-    ):
+    with pytest.raises(RecordError, match=r"mine exists already: add --resume .* or choose another"):
         open_new(tmp_path, "mine")
 
 
@@ -115,9 +111,7 @@ def test_any_stem_makes_a_name_inside_the_folder(stem: str, tmp_path_factory: An
 
 def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "reports").touch()
-    with pytest.raises(
-        RecordError, match=r"cannot open a run in .*reports: .* or choose another --report-dir"
-    ):
+    with pytest.raises(RecordError, match=r"cannot open a run in .*reports: .* or choose another"):
         open_new(tmp_path / "reports")
 
 

@@ -112,11 +112,7 @@ def test_a_model_trained_for_other_problems_is_not_used(
         ({"target": "nonsense"}, TargetError, "is not one of auto"),
         ({"arch": "gfx950", "model": "missing"}, ModelError, "no model folder at missing"),
         ({"arch": "gfx950", "kernels": "missing"}, RuleError, "missing"),
-        (
-            {"arch": "gfx950", "kernels": []},
-            ModelError,
-            "the pool has no kernel for forward bf16 2D on gfx950",
-        ),
+        ({"arch": "gfx950", "kernels": []}, ModelError, "the pool has no kernel for forward bf16 2D on"),
     ],
 )
 def test_impossible_requests_give_one_line(

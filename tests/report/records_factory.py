@@ -90,39 +90,21 @@ def record(
     minute: int = 0,
 ) -> dict[str, Any]:
     """One row of tile_oracle.record.schema."""
-    kernel_row = {} if isinstance(kernel, str) else kernel.as_row()
+    named = kernel if isinstance(kernel, str) else kernel.name
     measured = status in ("ok", "noisy") and tflops is not None
     latency_ms = problem.flops / (tflops * 1e9) if measured and tflops else None
-    row = {
-        **kernel_row,
-        "run": "made-up",
+    return {
+        **({} if isinstance(kernel, str) else kernel.as_row()), "run": "made-up",
         "time": pd.Timestamp("2026-01-02T03:04:05Z") + pd.Timedelta(minutes=minute),
-        "harness_version": "0.1.0",
-        "round": round,
-        "op": problem.op,
-        "problem": problem.id,
-        **problem.as_row(),
-        "kernel": kernel if isinstance(kernel, str) else kernel.name,
-        "status": status,
-        "detail": detail,
-        "latency_ms": latency_ms,
+        "harness_version": "0.1.0", "round": round, "op": problem.op, "problem": problem.id,
+        **problem.as_row(), "kernel": named, "status": status, "detail": detail, "latency_ms": latency_ms,
         "latency_min_ms": None if latency_ms is None else latency_ms * 0.97,
-        "spread": 0.02 if measured else None,
-        "samples": 30 if measured else 0,
+        "spread": 0.02 if measured else None, "samples": 30 if measured else 0,
         "tflops": tflops if measured else None,
-        "check": "full" if status in ("ok", "wrong", "noisy") else "none",
-        "check_points": 1000,
-        "target": "cpu",
-        "arch": "x86_64-avx2",
-        "device": "Some CPU @ 2.0 GHz",
-        "driver": "Linux 6.1",
-        "toolchain": "zig c++ 0.13",
-        "flags": "-O3",
-        "source_hash": "0" * 16,
-        "binary_bytes": 9000,
-        "seed": 1,
-    }
-    return row
+        "check": "full" if status in ("ok", "wrong", "noisy") else "none", "check_points": 1000,
+        "target": "cpu", "arch": "x86_64-avx2", "device": "Some CPU @ 2.0 GHz", "driver": "Linux 6.1",
+        "toolchain": "zig c++ 0.13", "flags": "-O3", "source_hash": "0" * 16, "binary_bytes": 9000, "seed": 1,
+    }  # fmt: skip
 
 
 def frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -21,17 +21,17 @@ RECORDS, RANKINGS = some_run(PROBLEMS, 8, failures=0.1)
 RUN = RunInfo(
     "a-run", problem_set="forward_smoke", target="cpu", environment={"cores": "2"}, options={"-n": "2"}
 )
+FIRST = analyse(RECORDS, PROBLEMS, RANKINGS, run=RUN)
 FILES = ["selection.parquet", "verdict.json", "summary.md", "report.html"]
 
 
 def a_report(**more: object) -> ReportData:
-    first = analyse(RECORDS, PROBLEMS, RANKINGS, run=RUN)
     given = {
         "run": RUN,
         "ranked_by": Origin("out_of_fold", "LightGBM", "5 folds"),
         "scope": Scope(48, 48, deselected=3),
         "criteria": Criteria(mean_points=1.5),
-        "baseline": accepted(first),
+        "baseline": accepted(FIRST),
         **more,
     }
     return analyse(RECORDS, PROBLEMS, RANKINGS, **given)  # type: ignore[arg-type]

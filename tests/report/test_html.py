@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -71,6 +72,7 @@ class Page(HTMLParser):
         return " ".join("".join(self.text).split())
 
 
+@cache
 def a_report(count: int, *, model: bool = True, failures: float = 0.05) -> ReportData:
     problems = some_problems(count)
     records, rankings = some_run(problems, 6, failures=failures)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pandas as pd
 import pytest
 
@@ -17,6 +19,7 @@ from tile_oracle.report.terminal import summary_lines
 PROBLEMS = some_problems(3)
 
 
+@cache
 def a_report(sources: tuple[str, str, str]) -> ReportData:
     speeds = ((10.0, 8.0, 5.0), (4.0, 3.0, 8.0), (6.0, 3.0, None))
     kernels = [some_kernels(3, problem) for problem in PROBLEMS]

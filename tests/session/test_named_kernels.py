@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.made_records import made_row, made_table
 from tests.pytest_project import Project
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
@@ -16,7 +17,6 @@ from tile_oracle.model.ranker import constant_groups
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.record.dataset_file import write_dataset
-from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.neighbours import neighbour_predictions
 from tile_oracle.training.train import train
 
@@ -43,21 +43,10 @@ def records() -> pd.DataFrame:
     for problem in PROBLEMS:
         for kernel in KERNELS:
             excluded = kernel is KERNELS[0] and problem.M > SMALL_M
-            latency = true_time_ms(problem, kernel)
-            rows.append(
-                {
-                    **problem.as_row(), **kernel.as_row(), "run": "made", "round": 0, "op": "gemm",
-                    "problem": problem.id, "kernel": kernel.name, "target": "sm_90", "arch": "sm_90",
-                    "device": "Made-up Accelerator", "implementation": "triton", "samples": 10,
-                    "status": "unsupported" if excluded else "ok",
-                    "detail": "constraint: M <= 16" if excluded else "",
-                    "latency_ms": None if excluded else latency,
-                    "tflops": None if excluded else problem.tflops(latency),
-                }
-            )  # fmt: skip
-    return (
-        pd.DataFrame(rows).reindex(columns=arrow_schema("gemm").names).assign(time=pd.Timestamp(0, tz="UTC"))
-    )
+            latency = None if excluded else true_time_ms(problem, kernel)
+            why = {"status": "unsupported", "detail": "constraint: M <= 16"} if excluded else {}
+            rows.append(made_row(problem, kernel, latency, "sm_90", **why))
+    return made_table(rows, "gemm").assign(implementation="triton", samples=10)
 
 
 def test_nearest_neighbours_predict_from_other_problems_alone() -> None:

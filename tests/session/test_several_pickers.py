@@ -93,10 +93,7 @@ def test_all_are_judged_side_by_side_each_by_its_own_baseline(recorded: Recorded
 @pytest.mark.parametrize(
     ("models", "told"),
     [
-        (
-            "none_such",
-            "entry point none_such = no_such_module:picker of tile_oracle.pickers cannot be loaded",
-        ),
+        ("none_such", "entry point none_such = no_such_module:picker of tile_oracle.pickers cannot be"),
         ("list", "entry point list = builtins:list of tile_oracle.pickers is no picker: it lacks name"),
         ("firsst", "did you mean first?"),
         ("single,single", "names single twice"),

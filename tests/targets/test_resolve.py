@@ -51,16 +51,12 @@ def test_what_only_compiles_kernels_in_triton_says_so(name: str, resolve: Resolv
         BuildError, match=f"kernels in Triton: tile-oracle pool list --kernels FILE.py --arch {name}"
     ):
         resolve(name)
-    with pytest.raises(
-        BuildError, match="the kernels that ship are for gfx950, gfx942, gfx90a, sm_90, not for"
-    ):
+    with pytest.raises(BuildError, match="the kernels that ship are for gfx950, gfx942, gfx90a, sm_90, not"):
         open_triton(name, "")
 
 
 def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:
-    with pytest.raises(
-        TargetError, match="--kernels ck_tile is for --target gfx950 or gfx942 or gfx90a, not for cpu"
-    ):
+    with pytest.raises(TargetError, match="--kernels ck_tile is for --target gfx950 or gfx942 or gfx90a"):
         resolve_target("cpu", TargetOptions(sources=(f"ck_tile={tmp_path}",)))
     with pytest.raises(BuildError, match="holds no CK Tile"):
         resolve_target("auto", TargetOptions(sources=(f"ck_tile={tmp_path}",)))

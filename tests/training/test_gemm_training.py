@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.made_records import made_row, made_table
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import Space, search
@@ -22,7 +23,6 @@ from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import gemm_pool
-from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.recipe import RECIPES
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows
@@ -49,16 +49,8 @@ def make_records(
     for layout in layouts:
         for problem in (GemmProblem("bf16", layout, *size) for size in sizes):
             for kernel in kernels(layout):
-                time = true_time_ms(problem, kernel)
-                rows.append(
-                    {
-                        **kernel.as_row(), **problem.as_row(), "run": "made", "round": 0, "op": "gemm",
-                        "problem": problem.id, "kernel": kernel.name, "status": "ok", "latency_ms": time,
-                        "tflops": problem.tflops(time), "target": "gfx950", "arch": "gfx950",
-                        "device": "gfx950",
-                    }
-                )  # fmt: skip
-    return pd.DataFrame(rows).reindex(columns=arrow_schema("gemm").names).assign(time=pd.NaT)
+                rows.append(made_row(problem, kernel, true_time_ms(problem, kernel)))
+    return made_table(rows, "gemm").assign(time=pd.NaT)
 
 
 def test_own_features_match_a_hand_calculation() -> None:

@@ -231,14 +231,7 @@ def test_another_type_of_another_size_does_not_teach() -> None:
         auxiliary_rows(records.assign(dtype="fp8"), records, {"arch": "sm_90", "dtype": "fp16"})
 
 
-def test_a_warm_start_is_refused(tmp_path: Path) -> None:
-    records = made_records(4)
-    train(records, BOTH, n_splits=2).save(tmp_path / "old")
-    with pytest.raises(ModelError, match="networks, which do not grow"):
-        train(records, warm_start=tmp_path / "old", n_splits=2)
-
-
-def test_a_model_of_networks_and_trees_is_saved_and_loaded(tmp_path: Path) -> None:
+def test_a_model_of_networks_and_trees_is_saved_and_loaded_and_does_not_grow(tmp_path: Path) -> None:
     records = made_records(4)
     trained = train(records, BOTH, n_splits=2)
     trained.save(tmp_path / "m")
@@ -247,3 +240,5 @@ def test_a_model_of_networks_and_trees_is_saved_and_loaded(tmp_path: Path) -> No
     groups = group_codes(rows)
     assert [member.name for member in read.members] == ["lambdarank", "network"]
     assert read.log_time(rows, groups).tolist() == trained.ranker.log_time(rows, groups).tolist()
+    with pytest.raises(ModelError, match="networks, which do not grow"):
+        train(records, warm_start=tmp_path / "m", n_splits=2)

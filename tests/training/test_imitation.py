@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,16 +33,22 @@ def imitated(folder: Path, model: Path, disturbed: bool = False) -> Path:
     return folder
 
 
-@pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(imitation, "_PAIRS", 3000)
-    monkeypatch.setattr(imitation, "SETTINGS", replace(imitation.SETTINGS, hidden=(40,), epochs=40))
-    train(made_records(12), TREES, n_splits=2).save(tmp_path / "models" / "measured")
-    return tmp_path / "models" / "measured"
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("models") / "measured"
+    train(made_records(12), TREES, n_splits=2).save(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(imitation, "_PAIRS", 3000)
+        patch.setattr(imitation, "SETTINGS", replace(imitation.SETTINGS, hidden=(40,), epochs=40))
+        yield folder
 
 
-def test_it_picks_as_the_model_does_on_problems_that_neither_saw(tmp_path: Path, model: Path) -> None:
-    folder = imitated(tmp_path / "models" / "fast", model)
+@pytest.fixture(scope="module")
+def folder(model: Path) -> Path:
+    return imitated(model.parent / "fast", model)
+
+
+def test_it_picks_as_the_model_does_on_problems_that_neither_saw(model: Path, folder: Path) -> None:
     teacher, own = Predictor.load(model), Predictor.load(folder)
     problems = [problem_from_id(one) for one in sorted(set(made_records(20, seed=7)["problem"]))]
     kernels = [parse_kernel_name(name) for name in sorted(set(made_records(1)["kernel"]))]
@@ -57,15 +64,14 @@ def test_it_picks_as_the_model_does_on_problems_that_neither_saw(tmp_path: Path,
     assert member.schema.name == "gemm_lean_1"  # type: ignore[attr-defined]
 
 
-def test_it_reads_no_times_of_the_records(tmp_path: Path, model: Path) -> None:
-    one, other = imitated(tmp_path / "a", model), imitated(tmp_path / "b", model, disturbed=True)
-    assert (one / NETWORK_FILE).read_bytes() == (other / NETWORK_FILE).read_bytes()
+def test_it_reads_no_times_of_the_records(tmp_path: Path, model: Path, folder: Path) -> None:
+    other = imitated(tmp_path / "other", model, disturbed=True)
+    assert (folder / NETWORK_FILE).read_bytes() == (other / NETWORK_FILE).read_bytes()
 
 
-def test_a_session_takes_the_model_that_was_measured(tmp_path: Path, model: Path) -> None:
-    folder = imitated(tmp_path / "models" / "fast", model)
+def test_a_session_takes_the_model_that_was_measured(model: Path, folder: Path) -> None:
     kernels = [parse_kernel_name(name) for name in set(made_records(1)["kernel"])]
-    found = models_for(kernels[0].kind, "sm_90", [tmp_path / "models"], kernels=kernels)
+    found = models_for(kernels[0].kind, "sm_90", [model.parent], kernels=kernels)
     assert found.folder == model
     assert [(one.folder.name, one.why_not) for one in found.considered[1:]] == [
         (folder.name, "fits, but imitates another")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,18 @@ from tile_oracle.training.train import train
 KERNELS = make_kernels(("compv3", "mem"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "model"
     records = make_records(make_problems(40, seed=1), KERNELS)
-    model = train(records, recipe_named("lambdarank").with_trees(150), n_splits=2)
-    model.save(tmp_path / "model")
-    timed = records.assign(time=pd.Timestamp("2026-01-01", tz="UTC"))
-    write_dataset(timed, tmp_path / "model" / TRAINING_FILE)
-    return tmp_path / "model"
+    train(records, recipe_named("lambdarank").with_trees(150), n_splits=2).save(folder)
+    write_dataset(records.assign(time=pd.Timestamp("2026-01-01", tz="UTC")), folder / TRAINING_FILE)
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "model"))
 
 
 def test_cross_validation_tells_the_scale_of_new_problems(folder: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.samples import slow
 from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
@@ -64,14 +65,14 @@ def test_it_is_found_for_pools_with_kernels_of_other_sources_alone(case: str) ->
 
 @pytest.mark.parametrize("model", TRAINED)
 def test_it_was_trained_on_no_product_that_judges_it(model: str) -> None:
-    training = read_rows(folder_of(model) / "training.parquet")
+    training = pd.read_parquet(folder_of(model) / "training.parquet", columns=["problem", "M", "N", "K"])
     trained = set(zip(training["M"], training["N"], training["K"], strict=True))
     assert training["problem"].nunique() == TRAINED[model]
     for _, name in SETS.values():
         assert not trained & {(one.M, one.N, one.K) for one in load_problem_set(name).problems}
 
 
-@pytest.mark.parametrize("case", [pytest.param("rcr", marks=pytest.mark.slow), "rrr", "crr", "fp16"])
+@pytest.mark.parametrize("case", [*slow("rcr", "rrr", "crr"), "fp16"])
 def test_the_figures_of_the_documentation(case: str) -> None:
     model, name = SETS[case]
     records, problems = recorded(case), load_problem_set(name).problems

@@ -70,9 +70,7 @@ def test_another_program_is_not_hipcc(no_rocm: Path, headers: CkTileHeaders) -> 
 def test_without_a_toolchain_the_message_names_what_is_missing(
     no_rocm: Path, headers: CkTileHeaders, tmp_path: Path
 ) -> None:
-    with pytest.raises(
-        BuildError, match=r"no hipcc, and without g\+\+ .*, HIP's headers in .*ck_tile_headers.py"
-    ):
+    with pytest.raises(BuildError, match=r"no hipcc, and without g\+\+ .*, HIP's headers in"):
         find_ck_tile_toolchain("auto", "gfx950", headers, {HIP_HEADERS: str(tmp_path / "none")})
     with pytest.raises(BuildError, match="toolchain 'hipcc' is not on this machine"):
         find_ck_tile_toolchain("hipcc", "gfx950", headers, {})

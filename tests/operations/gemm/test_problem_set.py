@@ -46,18 +46,9 @@ def test_a_set_comes_back_from_its_text(tmp_path: Path) -> None:
     [
         ("M,N\n1,2\n", r"mine.csv:1: no column K; a header row needs at least M,N,K"),
         ("M,N,K,Hi\n1,2,3,4\n", r"column 4, 'Hi', is unknown"),
-        (
-            "op,M,N,K\ngrouped_conv,1,2,3\n",
-            r"mine.csv:2: op = 'grouped_conv' in a file of GEMMs; known: grouped_conv, ",
-        ),
-        (
-            "op,N,C,K,Hi,Wi,Y,X\ngemm,1,8,8,9,9,3,3\n",
-            r"op = 'gemm' in a file of convolutions; known: grouped_conv, ",
-        ),
-        (
-            "op,M,N,K\nlayer_norm,1,2,3\n",
-            r"mine.csv:2: unknown operation 'layer_norm'; known: grouped_conv, ",
-        ),
+        ("op,M,N,K\ngrouped_conv,1,2,3\n", r"mine.csv:2: op = 'grouped_conv' in a file of GEMMs; known"),
+        ("op,N,C,K,Hi,Wi,Y,X\ngemm,1,8,8,9,9,3,3\n", r"op = 'gemm' in a file of convolutions; known"),
+        ("op,M,N,K\nlayer_norm,1,2,3\n", r"mine.csv:2: unknown operation 'layer_norm'; known"),
         ("M N K\n1 2 3\n", r"mine.csv:1: 'M N K' is one column: write commas, M,N,K"),
         ("M;N;K\n1;2;3\n", r"mine.csv:1: 'M;N;K' is one column: write commas, M,N,K"),
         ("M,N,K\n1,2,0\n", r"mine.csv:2: K = 0 is not an integer from 1"),

@@ -42,22 +42,10 @@ def test_good_kernels_are_allowed() -> None:
         ("gfx950", replace(GPU, pipeline="compv9"), "pipeline: gfx950 has no compv9, only basic_v1"),
         ("gfx950", replace(GPU, warp_m=3), "waves: 3x2x1 is not one of"),
         ("gfx950", replace(GPU, warp_tile_k=64), "warp tile: 32x32x64 is not one of .* for bf16 on gfx950"),
-        (
-            "gfx950",
-            replace(GPU, tile_m=96),
-            "tile: tile_m = 96 is not a multiple of waves x warp tile = 2 x 32",
-        ),
-        (
-            "gfx950",
-            replace(GPU, tile_m=256, tile_n=256, tile_k=128, pipeline="compv4"),
-            "LDS: 256x256x128 bf16 in two buffers needs 262,144 bytes, compv4 on gfx950 has 163,840",
-        ),
+        ("gfx950", replace(GPU, tile_m=96), "tile: tile_m = 96 is not a multiple of waves x warp tile = 2"),
+        ("gfx950", replace(GPU, tile_m=256, tile_n=256, tile_k=128, pipeline="compv4"), "LDS: 256x256x128"),
         ("gfx950", shuffled(layout="rrr"), "layout: preshufflev2 shuffles B column by column"),
-        (
-            "gfx950",
-            shuffled(warp_tile_m=4, warp_tile_n=64),
-            "warp tile: 4x64x16 is not one of .* for preshuffled bf16 on gfx950",
-        ),
+        ("gfx950", shuffled(warp_tile_m=4, warp_tile_n=64), "warp tile: 4x64x16 is not one of .* for"),
         ("gfx908", shuffled(), "warp tile: 32x32x16 is not one of none for preshuffled bf16 on gfx908"),
         ("gfx942", replace(GPU, pipeline="comp_async"), "pipeline: comp_async on gfx942: needs wide"),
         ("gfx1100", replace(GPU, dtype="fp8"), "dtype: gfx1100 has kernels for bf16, fp16, not for fp8"),
@@ -67,11 +55,7 @@ def test_good_kernels_are_allowed() -> None:
         ("cpu", replace(CPU, persistent=True), "persistent: cpu has one thread"),
         ("cpu", replace(CPU, pad_n=False), "padding: cpu kernels always handle partial tiles"),
         ("cpu", replace(CPU, epilogue="default"), "epilogue: kernels on cpu end in cshuffle, not default"),
-        (
-            "cpu",
-            replace(CPU, pipeline="preshufflev2"),
-            "pipeline: cpu has no preshufflev2, only basic_v1, mem",
-        ),
+        ("cpu", replace(CPU, pipeline="preshufflev2"), "pipeline: cpu has no preshufflev2, only basic_v1"),
     ],
 )
 def test_a_refusal_says_why(arch: str, kernel: GemmKernel, reason: str) -> None:
