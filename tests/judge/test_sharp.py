@@ -109,7 +109,7 @@ def test_a_picker_that_names_one_kernel_had_a_choice_where_others_run(
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     random = np.random.default_rng(1)
-    found = [interval(random.normal(5.0, 1.0, 60), mean, draws=400) for _ in range(100)]
+    found = [interval(random.normal(5.0, 1.0, 60), mean) for _ in range(100)]
     assert 86 <= sum(one.low <= 5.0 <= one.high for one in found) <= 99
     values = random.normal(0, 1, 50)
     moved = paired_interval(values, values + 1.0, mean)

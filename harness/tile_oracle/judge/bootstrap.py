@@ -45,19 +45,19 @@ def p10(values: Array) -> Array:
     return np.asarray(np.percentile(values, 10, axis=-1))
 
 
-def interval(values: Array, statistic: Statistic, draws: int = DRAWS) -> Interval:
+def interval(values: Array, statistic: Statistic) -> Interval:
     """Returns the statistic of the values, (problems,), with its percentile bootstrap interval."""
-    return _resampled(len(values), lambda problems: statistic(np.asarray(values)[problems]), draws)
+    return _resampled(len(values), lambda problems: statistic(np.asarray(values)[problems]))
 
 
 def paired_interval(old: Array, new: Array, statistic: Statistic) -> Interval:
     """Returns the statistic of `new` less that of `old`, resampling problems with both their values."""
     old, new = np.asarray(old), np.asarray(new)
-    return _resampled(len(old), lambda problems: statistic(new[problems]) - statistic(old[problems]), DRAWS)
+    return _resampled(len(old), lambda problems: statistic(new[problems]) - statistic(old[problems]))
 
 
-def _resampled(count: int, statistic: Statistic, draws: int) -> Interval:
+def _resampled(count: int, statistic: Statistic) -> Interval:
     """statistic: of places of problems."""
-    places = np.random.default_rng(0).integers(0, count, (draws, count))
+    places = np.random.default_rng(0).integers(0, count, (DRAWS, count))
     low, high = np.quantile(statistic(places), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(float(statistic(np.arange(count)[None, :])[0]), float(low), float(high))

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from tile_oracle.judge.bootstrap import Statistic
@@ -29,6 +31,9 @@ ROUNDING_POINTS = 1e-6
 _NOTHING_IN_COMMON = "no problem was judged in both runs"
 
 
+_Points = Annotated[float, msgspec.Meta(ge=0, le=100)]
+
+
 @dataclass(frozen=True)
 class Criteria:
     """How much worse than its baseline, in percentage points, a run may be, and the rule that decides.
@@ -37,11 +42,11 @@ class Criteria:
     are compared). confidence: that of each of an interval's two limits.
     """
 
-    mean_points: float = 0.5
-    median_points: float = 0.5
-    p10_points: float = 2.0
-    problem_points: float = 10.0
-    coverage_points: float = 0.0
+    mean_points: _Points = 0.5
+    median_points: _Points = 0.5
+    p10_points: _Points = 2.0
+    problem_points: _Points = 10.0
+    coverage_points: _Points = 0.0
     rule: str = INTERVAL
     confidence: float = 0.95
 

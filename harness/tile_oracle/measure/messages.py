@@ -129,8 +129,6 @@ class Conversation:
 
     def __init__(self) -> None:
         self.running: int | None = None
-        self.last: int | None = None
-        """Identity of the kernel whose result was confirmed last."""
         self._waiting: list[int] = []
         self._tokens: dict[int, str] = {}
         self._interleaved = False
@@ -180,7 +178,6 @@ class Conversation:
         identity = result["done"]
         self._waiting.remove(identity)
         del self._tokens[identity]
-        self.last = identity
         if not (self._interleaved and self._waiting):
             self.running = None
         return {**result, **{name: message[name] for name in ("dirty", "unfair", "processes")}}

@@ -108,9 +108,9 @@ class Plot:
         if y_name:
             self.text(12, middle, y_name, css="axis-name", transform=f"rotate(-90 12 {middle:g})")
 
-    def bar(self, css: str, x: Point, y: Point, title: str, gap: float = 0.0) -> None:
-        """A bar between two values of each axis. gap: left free at both sides, SVG units."""
-        left, right, low, high = self.x(x[0]) + gap, self.x(x[1]) - gap, self.y(y[0]), self.y(y[1])
+    def bar(self, css: str, x: Point, y: Point, title: str) -> None:
+        """A bar between two values of each axis."""
+        left, right, low, high = self.x(x[0]), self.x(x[1]), self.y(y[0]), self.y(y[1])
         self.add("rect", css=css, x=left, y=high, width=right - left, height=low - high, title=title)
 
     def line(self, css: str, points: Sequence[Point]) -> None:

@@ -30,16 +30,16 @@ def one_line(text: object, limit: int = DETAIL_CHARACTERS) -> str:
     return clean if len(clean) <= limit else clean[: limit - 3].rstrip() + "..."
 
 
-def percent(value: float | None, digits: int = 1) -> str:
+def percent(value: float | None) -> str:
     """93.1 %; a value below 100 that rounds to 100 is shown as 99.9."""
     if value is None or math.isnan(value):
         return "-"
-    return f"{as_shown(value, digits):.{digits}f} %"
+    return f"{as_shown(value):.1f} %"
 
 
-def as_shown(value: float, digits: int = 1) -> float:
+def as_shown(value: float) -> float:
     """Returns a value as `percent` shows it, for figures that a reader computes from it."""
-    return round(min(value, 100.0 - 10.0**-digits) if value < 100.0 else value, digits)
+    return round(min(value, 99.9) if value < 100.0 else value, 1)
 
 
 def change_percent(value: float) -> str:

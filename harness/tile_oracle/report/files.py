@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,18 +12,26 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tile_oracle.errors import ProblemError, RecordError
+from tile_oracle.errors import GateError, ProblemError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, seal, typed
-from tile_oracle.judge.baseline import Baseline
-from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
+from tile_oracle.judge.baseline_file import baseline_document, load_baseline, parse_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.final import problems_of
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
-from tile_oracle.report.data import Candidates, Extrapolating, ReportData, RunInfo, Scope, Training
+from tile_oracle.report.data import (
+    Candidates,
+    Extrapolating,
+    ReportData,
+    RunInfo,
+    Scope,
+    Training,
+    analyse,
+)
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
 from tile_oracle.report.picker_figures import PickerFigures
@@ -105,63 +113,58 @@ def selection_bytes(data: ReportData) -> bytes:
     return table_bytes(pa.table(arrays), compression="zstd")
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The inputs of a run's report, read from its files. problems and rankings: None if unknown. The others
-    are those of `analyse` and, from `extrapolating` on, of ReportData."""
+def report_again(run_dir: Path, records: pd.DataFrame, accepted: Path | None = None) -> ReportData:
+    """Returns the report of the run in a folder, made anew from its records and from all else that its report
+    files say; without a report only the run's name is known. accepted: the file of another baseline.
 
-    run: RunInfo
-    problems: tuple[Problem, ...] | None = None
-    rankings: pd.DataFrame | None = None
-    ranked_by: Origin = field(default_factory=Origin)
-    scope: Scope = field(default_factory=Scope)
-    criteria: Criteria = field(default_factory=Criteria)
-    baseline: Baseline | None = None
-    training: Training = field(default_factory=Training)
-    candidates: Candidates = field(default_factory=Candidates)
-    extrapolating: Extrapolating = field(default_factory=Extrapolating)
-    reasons: Mapping[str, PickReason] = field(default_factory=dict)
-    beside: tuple[PickerFigures, ...] = ()
-    changes: tuple[str, ...] = ()
-
-
-def read_inputs(run_dir: Path) -> Inputs:
-    """Returns the inputs of the report in a folder, to regenerate it; without a report only the run's name is
-    known. Raises RecordError, or GateError for the baseline in it."""
-    with disk_errors_as(RecordError, f"the report in {run_dir} cannot be read"):
-        return _read_inputs(run_dir)
-
-
-def _read_inputs(run_dir: Path) -> Inputs:
+    Raises RecordError, and GateError for a baseline.
+    """
     path = run_dir / VERDICT
-    if not path.is_file():
-        return Inputs(RunInfo(name=run_dir.resolve().name, folder=str(run_dir)))
-    document = read_object(path, RecordError, _FIX)
-    if document.get("schema") != VERDICT_SCHEMA:
-        raise RecordError(f"{path} is not a verdict of schema {VERDICT_SCHEMA}: {_FIX}")
-    baseline = document.get("baseline")
-    beside = (document.get("pickers") or [])[1:]
+    with disk_errors_as(RecordError, f"the report in {run_dir} cannot be read"):
+        document = _read_verdict(path)
+        problems, rankings = _read_selection(run_dir / SELECTION) if document else (None, None)
 
     def part(kind: type[_T], name: str) -> _T:
         return typed(document.get(name) or {}, kind, f"{path}: {name}", RecordError, _FIX)
 
-    problems, rankings = _read_selection(run_dir / SELECTION)
     document["run"] = {"name": run_dir.resolve().name, **part(dict, "run"), "folder": str(run_dir)}
-    return Inputs(
+    there = document.get("baseline")
+    baseline = None if there is None else parse_baseline(there, path)
+    if accepted is not None:
+        baseline = load_baseline(accepted)
+        document["run"]["baseline_file"] = str(accepted)
+        if baseline is None:
+            raise GateError(f"there is no baseline at {accepted}: pytest --update-baseline makes one")
+    data = analyse(
+        records,
+        problems_of(records) if problems is None else problems,
+        rankings,
         run=part(RunInfo, "run"),
-        problems=problems,
-        rankings=rankings,
         ranked_by=part(Origin, "model"),
         scope=part(Scope, "scope"),
+        baseline=baseline,
         criteria=part(Criteria, "criteria"),
-        baseline=None if baseline is None else parse_baseline(baseline, path),
         training=part(Training, "training"),
         candidates=part(Candidates, "candidates"),
+    )
+    beside = (document.get("pickers") or [])[1:]
+    return replace(
+        data,
         extrapolating=part(Extrapolating, "extrapolating"),
         reasons=typed(document.get("reasons") or {}, dict[str, PickReason], path, RecordError, _FIX),
         changes=typed(document.get("changes") or [], tuple[str, ...], path, RecordError, _FIX),
         beside=typed(beside, tuple[PickerFigures, ...], path, RecordError, _FIX),
     )
+
+
+def _read_verdict(path: Path) -> dict[str, Any]:
+    """Returns a document of `verdict_document`; empty if there is no file."""
+    if not path.is_file():
+        return {}
+    document = read_object(path, RecordError, _FIX)
+    if document.get("schema") != VERDICT_SCHEMA:
+        raise RecordError(f"{path} is not a verdict of schema {VERDICT_SCHEMA}: {_FIX}")
+    return document
 
 
 def _rankings(data: ReportData) -> tuple[pa.Array, ...]:

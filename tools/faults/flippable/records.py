@@ -25,7 +25,7 @@ from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.merge import merge_records
 from tile_oracle.record.run import MANIFEST, open_run, purpose_of
 from tile_oracle.report.data import RunInfo, analyse
-from tile_oracle.report.files import SELECTION, VERDICT, read_inputs, write_report
+from tile_oracle.report.files import SELECTION, VERDICT, report_again, write_report
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
 from tools.faults.flippable.kind import FileKind
 
@@ -134,10 +134,11 @@ def _make_report(name: str) -> Callable[[Path], list[Path]]:
 
 
 def _read_report(folder: Path) -> Any:
-    inputs = read_inputs(folder / "flipped")
-    rankings = None if inputs.rankings is None else values_of(inputs.rankings)
-    asked = (inputs.criteria, inputs.scope, inputs.ranked_by, inputs.baseline)
-    return inputs.problems, rankings, asked, json.dumps(vars(inputs.run), default=str, sort_keys=True)
+    run = folder / "flipped"
+    again = report_again(run, load_records(run))
+    rankings = None if again.rankings is None else values_of(again.rankings)
+    asked = (again.criteria, again.scope, again.ranked_by, again.baseline)
+    return [*again.selection["problem"]], rankings, asked, json.dumps(vars(again.run), default=str)
 
 
 def _make_merged(folder: Path) -> list[Path]:
