@@ -83,10 +83,6 @@ def _commands() -> bytes:
     return "\n".join([*map(driver_command, _PROBLEMS), ""]).encode()
 
 
-_TRAITS = b"""\
-{"variant": "forward",
- "trait_config": {"data_type": {"values": ["bf16"]}, "pipeline": {"values": ["compv3"]}}}
-"""
 _BUILDER = b"""\
 # instances
 DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle_V3<256, 128, 128, 64, Default, 32, 32, 2, 2, 8, 8, 8, 1, 1, \
@@ -143,7 +139,6 @@ KINDS = (
         _KERNEL_SET,
     ),
     FileKind("instance list", "instances.json", lambda: instances_json(_pool()).encode(), _KERNEL_SET),
-    FileKind("trait list", "traits.json", lambda: _TRAITS, _KERNEL_SET),
     FileKind("CK Builder config", "nhwgc_bf16.conf", lambda: _BUILDER, _KERNEL_SET),
     FileKind("picks", "picks.csv", _picks, lambda path: read_picks(path, _PROBLEMS)),
     FileKind("kernel names", "names.txt", lambda: f"{KERNEL}\n".encode() * 3, read_names),

@@ -6,20 +6,17 @@ from dataclasses import dataclass
 
 from tile_oracle.operation.descriptor import RuleBlock
 
-INSTANCES, TRAITS = "instances", "trait_config"
-"""The keys that distinguish the two kinds of list from each other and from a rule set."""
+INSTANCES = "instances"
+"""The key that distinguishes such a list from a rule set."""
 
 
 @dataclass(frozen=True)
 class KernelList:
-    """blocks: the blocks of a rule set. left_out: (place, reason) of instances that have no kernel here.
-    names_instances: the list names each kernel.
-    """
+    """blocks: the blocks of a rule set. left_out: (place, reason) of instances that have no kernel here."""
 
     about: str
     blocks: tuple[RuleBlock, ...]
-    left_out: tuple[tuple[str, str], ...] = ()
-    names_instances: bool = False
+    left_out: tuple[tuple[str, str], ...]
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ from tile_oracle.files.json_tree import JsonTree, shown
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
-from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS
+from tile_oracle.operation.kernel_lists import INSTANCES
 from tile_oracle.pool.ck_builder import (
     BUILDER_SETS,
     SUFFIXES,
@@ -62,7 +62,7 @@ from tile_oracle.pool.ck_builder import (
     read_builder_file,
 )
 from tile_oracle.pool.named_kernels import KERNELS, listed_kinds, read_named_kernels
-from tile_oracle.pool.sweep import TILES, sweep_rules
+from tile_oracle.pool.sweep import TILES, TRAITS, sweep_rules
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 _LISTED_OP = "grouped_conv"
@@ -216,8 +216,10 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
     if TILES in keys:
         tree = sweep_rules(tree)
         keys = tree.value.keys()
-    if not {INSTANCES, TRAITS}.isdisjoint(keys):
+    if INSTANCES in keys:
         return _of_kernel_list(tree, name, checkout)
+    if TRAITS in keys:
+        raise tree.error("a list of traits names no kernels: narrow a kernel set by --kernel-filter")
     if KERNELS in keys:
         listed = read_named_kernels(tree)
         return RuleSet(name, listed.about, listed.blocks, triton=listed.triton)
@@ -243,11 +245,10 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
 
 
 def _of_kernel_list(tree: JsonTree, name: str, checkout: str) -> RuleSet:
-    listed = _kernel_lists().read_kernel_list(tree, lambda: load_rule_set("default").blocks[_LISTED_OP])
+    listed = _kernel_lists().read_kernel_list(tree)
+    whole_name = f"{name}@{checkout}" if checkout else name
     blocks = {_LISTED_OP: listed.blocks}
-    of_library = listed.names_instances and checkout != ""
-    whole_name = f"{name}@{checkout}" if of_library else name
-    return RuleSet(whole_name, listed.about, blocks, listed.notes, listed.left_out, of_library)
+    return RuleSet(whole_name, listed.about, blocks, listed.notes, listed.left_out, of_library=bool(checkout))
 
 
 def _kernel_lists() -> ModuleType:

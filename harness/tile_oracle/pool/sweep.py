@@ -19,10 +19,9 @@ from typing import Any
 
 from tile_oracle.arch import known_archs
 from tile_oracle.files.json_tree import JsonTree
-from tile_oracle.operation.kernel_lists import TRAITS
 
-TILES = "tile_config"
-"""The key that distinguishes a sweep from other kernel lists."""
+TILES, TRAITS = "tile_config", "trait_config"
+"""The keys of a sweep, the first of which distinguishes it from other kernel lists."""
 _SIZES = tuple(tuple(f"{of}_{axis}" for axis in "mnk") for of in ("tile", "warp", "warp_tile"))
 _PADS = ("pad_m", "pad_n", "pad_k")
 _WORDS = ("pipeline", "scheduler", "epilogue", "persistent")

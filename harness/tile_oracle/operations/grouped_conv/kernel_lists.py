@@ -1,35 +1,28 @@
-"""Reads and writes the JSON kernel lists of Composable Kernel's dispatcher and tile_engine.
-
-An instance list names every kernel of one kind, field by field:
+"""Reads and writes the instance lists of Composable Kernel's dispatcher: kernels of one kind, field by field.
 
     {"variant": "forward", "ndim_spatial": 2, "layout": "nhwgc", "datatype": "bf16",
      "instances": [{"id": 0, "tile_m": 256, ..., "warp_m": 2, ..., "pipeline": "compv3", ...}]}
 
-Here warp_{m,n,k} are the waves, and compv1 is basic_v1. A trait list restricts the published tiles (the
-kernel set `default`) to some values:
-
-    {"variant": "forward", "trait_config": {"data_type": {"values": ["bf16"]},
-     "pipeline": {"values": ["compv3"]}, "ndim_spatial": {"values": [2]}}}
+Here warp_{m,n,k} are the waves, and compv1 is basic_v1.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tile_oracle.arch import Arch, known_archs
+from tile_oracle.arch import known_archs
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.kernel.other_kernels import other_kernel
 from tile_oracle.operation.descriptor import RuleBlock
-from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelList
-from tile_oracle.operation.kind import Kind
+from tile_oracle.operation.kernel_lists import INSTANCES, KernelList
 from tile_oracle.operations.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.rules import ConvRuleBlock, VectorRule
 from tile_oracle.pool.ck_builder_line import BuilderLine
+from tile_oracle.pool.named_kernels import NamedKernels
 from tile_oracle.pool.rule_parts import TileRule
 
 _DIRECTIONS = {
@@ -50,70 +43,10 @@ _MERGED, _GROUPS = "num_groups_to_merge", "num_wave_groups"
 _TWO_WAVE_GROUPS = "compv5"
 _STREAM_K, _OF_STREAM_K = "streamk_enabled", ("streamk_reduction_strategy", "streamk_persistent")
 """Whether tiles are shared among workgroups, and how: false is the kernel without these keys."""
-_TRAITS: Mapping[str, str] = {
-    "data_type": "dtype", "ndim_spatial": "ndim",
-    **{name: name for name in (*_WORDS, *_FLAGS, _MERGED, "pad_m", "pad_n", "pad_k")},
-}  # fmt: skip
-"""Trait -> field of a kernel."""
 
 
-@dataclass(frozen=True)
-class ListedKernel:
-    """A block of one kernel. See `tile_oracle.operation.descriptor.RuleBlock`."""
-
-    place: str
-    arch: tuple[str, ...]
-    kernel: GroupedConvKernel
-    candidates: int = 1
-
-    def covers(self, kind: Kind, arch: str) -> bool:
-        return arch in self.arch and kind == self.kernel.kind
-
-    def kernels(self, kind: Kind, arch: Arch) -> Iterator[GroupedConvKernel]:
-        yield self.kernel
-
-
-@dataclass(frozen=True)
-class NarrowedBlock:
-    """A block restricted to kernels with given values of some fields."""
-
-    place: str
-    whole: RuleBlock
-    direction: str
-    values: Mapping[str, tuple[str | int | bool, ...]]
-
-    @property
-    def arch(self) -> tuple[str, ...]:
-        return self.whole.arch
-
-    @property
-    def candidates(self) -> int:
-        return self.whole.candidates
-
-    def covers(self, kind: Kind, arch: str) -> bool:
-        words = kind.words
-        wanted = {"direction": (self.direction,), **self.values}
-        return self.whole.covers(kind, arch) and all(
-            words[name] in wanted.get(name, (words[name],)) for name in words
-        )
-
-    def kernels(self, kind: Kind, arch: Arch) -> Iterator[Any]:
-        for kernel in self.whole.kernels(kind, arch):
-            if all(getattr(kernel, name) in values for name, values in self.values.items()):
-                yield kernel
-
-
-def read_kernel_list(tree: JsonTree, standard: Callable[[], Sequence[RuleBlock]]) -> KernelList:
-    """Reads either list. standard: the blocks that traits restrict. Raises RuleError."""
-    if TRAITS in tree.members():
-        return _read_traits(tree, standard())
-    return _read_instances(tree)
-
-
-# ---- instances --------------------------------------------------------------------------------------
-
-
-def _read_instances(tree: JsonTree) -> KernelList:
+def read_kernel_list(tree: JsonTree) -> KernelList:
+    """Reads an instance list. Raises RuleError."""
     top = tree.known_members(("variant", "ndim_spatial", "datatype", INSTANCES), ("layout",))
     ndim = top["ndim_spatial"].integer(2)
     if ndim not in _LAYOUTS:
@@ -131,14 +64,15 @@ def _read_instances(tree: JsonTree) -> KernelList:
     for item in top[INSTANCES].items():
         place = f"{item.file}: {item.path}"
         try:
-            blocks.append(ListedKernel(place, archs, _instance(item, kind)))
+            kernel = _instance(item, kind)
+            blocks.append(NamedKernels(place, archs, kernel.kind, (kernel,)))
         except (RuleError, KernelError) as error:
             left_out.append((place, str(error).removeprefix(f"{place}: ").removeprefix(f"{item.file}: ")))
     if not blocks:
         first = f": {left_out[0][0]}: {left_out[0][1]}" if left_out else ""
         raise top[INSTANCES].error(f"no instance is a kernel{first}")
     about = f"{len(blocks)} instances of {kind['direction']} {kind['dtype']} {ndim}D"
-    return KernelList(about, tuple(blocks), tuple(left_out), names_instances=True)
+    return KernelList(about, tuple(blocks), tuple(left_out))
 
 
 def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:
@@ -211,29 +145,6 @@ def _as_instance(kernel: GroupedConvKernel) -> dict[str, Any]:
         _GROUPS: 2 if kernel.pipeline == _TWO_WAVE_GROUPS else 1,
         "specialization": _SPELLED[kernel.specialization],
     }
-
-
-# ---- traits -----------------------------------------------------------------------------------------
-
-
-def _read_traits(tree: JsonTree, standard: Sequence[RuleBlock]) -> KernelList:
-    top = tree.known_members(("variant", TRAITS))
-    direction = _DIRECTIONS[top["variant"].text(_DIRECTIONS)]
-    values: dict[str, tuple[str | int | bool, ...]] = {}
-    for trait, part in top[TRAITS].known_members((), _TRAITS).items():
-        given = part.known_members(("values",))["values"]
-        values[_TRAITS[trait]] = tuple(_leaf(item) for item in given.items())
-        if not values[_TRAITS[trait]]:
-            raise given.error("an empty list makes no kernels: leave the trait out, or name a value")
-    place = f"{tree.file}: {top[TRAITS].path}"
-    blocks = tuple(NarrowedBlock(place, block, direction, values) for block in standard)
-    return KernelList(f"the set default, restricted by the traits of {tree.file}", blocks)
-
-
-def _leaf(tree: JsonTree) -> str | int | bool:
-    if not isinstance(tree.value, str | int):
-        raise tree.error(f"{tree} is not a word, a number, or true or false")
-    return "basic_v1" if tree.value == "compv1" else tree.value
 
 
 # ---- config files of CK Builder -------------------------------------------------------------------
