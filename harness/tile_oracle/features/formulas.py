@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.features.feature_table import (
-    Array,
     Feature,
     Formula,
     ceil_div,
@@ -39,17 +38,19 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
+_OF_NUMPY = ("where", "minimum", "maximum", "ceil", "floor", "mod", "sqrt", "trunc")
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **{name: getattr(np, name) for name in ("where", "minimum", "maximum", "ceil", "floor", "mod", "trunc")},
+    **{name: getattr(np, name) for name in _OF_NUMPY},
     **{one.__name__: one for one in (log, log2, log2_of, ceil_div, ratio, tile_fill, power_of_two)},
 }
 
 
-def formulas(sheet: str, **of_table: Callable[..., Array]) -> tuple[Feature, ...]:
+def formulas(sheet: str, **of_table: Callable[..., Any]) -> tuple[Feature, ...]:
     """Returns the features of a sheet, in its order.
 
-    of_table: further functions, which get the table before their arguments. Raises ValueError for a line
-    without a meaning, or with something that formulas do not have.
+    of_table: further functions, which get the table before their arguments; a name alone has none, and may be
+    an object whose attributes are columns. Raises ValueError for a line without a meaning, or with something
+    that formulas do not have.
     """
     lines, found = sheet.splitlines(), []
     for line in ast.parse(sheet).body:
@@ -66,11 +67,14 @@ def formulas(sheet: str, **of_table: Callable[..., Array]) -> tuple[Feature, ...
     return tuple(found)
 
 
-def _formula(node: ast.expr, of_table: Mapping[str, Callable[..., Array]]) -> Formula:
+def _formula(node: ast.expr, of_table: Mapping[str, Callable[..., Any]]) -> Formula:
     read = partial(_formula, of_table=of_table)
     match node:
         case ast.Name(id=name):
-            return lambda t: t[name]
+            return of_table[name] if name in of_table else lambda t: t[name]
+        case ast.Attribute(value=value, attr=name):
+            whole = read(value)
+            return lambda t: getattr(whole(t), name)
         case ast.Constant(value=int() | float() as number):
             return lambda t: np.asarray(number, dtype=np.float64)
         case ast.Compare(left=ast.Name(id=name), comparators=[ast.Constant(value=str(word))]):
@@ -88,7 +92,7 @@ def _formula(node: ast.expr, of_table: Mapping[str, Callable[..., Array]]) -> Fo
     raise ValueError(f"formulas have no {ast.unparse(node)}")
 
 
-def _called(name: str, args: list[Formula], of_table: Mapping[str, Callable[..., Array]]) -> Formula:
+def _called(name: str, args: list[Formula], of_table: Mapping[str, Callable[..., Any]]) -> Formula:
     if name in of_table:
         own = of_table[name]
         return lambda t: own(t, *(one(t) for one in args))

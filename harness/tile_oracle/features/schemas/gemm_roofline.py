@@ -7,26 +7,21 @@ of all sizes. Without the peak rates of the architecture or the data type, colum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, log, power_of_two
+from tile_oracle.features.feature_table import Array, FeatureSchema, FeatureTable, Formula, log
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.configuration import library_cluster, library_stages
 from tile_oracle.features.schemas.gemm_pool import GEMM_POOL
 from tile_oracle.features.schemas.pool_columns import BINARY
-from tile_oracle.features.schemas.roofline_time import Roofline, Time
+from tile_oracle.features.schemas.roofline_time import Roofline
 from tile_oracle.features.schemas.roofline_work import Machine, Work
 
-_Formula = Callable[[FeatureTable], Array]
 _FIXED = Roofline()
-_LEAST = 1e-3
-_SPLIT_SHARE = 8.0
-"""Bytes of a value of the result that split-K writes and reads again: fp32, once each."""
-_WIDEST = 64
-_LARGE_CLUSTER = 8.0
-_LARGE_CLUSTER_UNITS = 16.0
-"""Clusters of 8 and 16 workgroups fit a GPC of 16 to 18 compute units in whole multiples of 8 and 16."""
 
 
 def _work(t: FeatureTable) -> Work:
@@ -34,193 +29,113 @@ def _work(t: FeatureTable) -> Work:
     return t.once("work", lambda: Work.of({"M": t.M, "N": t.N, "K": t.K, **words}, Machine.of(t.hardware)))
 
 
-def _time(t: FeatureTable) -> Time:
-    return t.once("time", lambda: _FIXED.time(_known(t)))
-
-
-def _least(t: FeatureTable) -> Array:
-    return t.once("least", lambda: _FIXED.least_us(_known(t)))
-
-
 def _known(t: FeatureTable) -> Work:
     return t.once("known", lambda: _work(t).at_known_rates())
 
 
-def _ln(value: Array) -> Array:
-    return log(np.maximum(value, _LEAST))
-
-
-def _of_time(formula: Callable[[Time, Work, Array], Array]) -> _Formula:
+def _priced(t: FeatureTable, value: Array) -> Array:
     """Returns a column of the roofline's times; 0 where the peak rates are unknown."""
-
-    def column(t: FeatureTable) -> Array:
-        work = _work(t)
-        known = (work.unit_flops > 0) & (work.memory_bytes > 0)
-        if not known.any():
-            return np.zeros(t.length)
-        return np.where(known, formula(_time(t), work, _least(t)), 0.0)
-
-    return column
+    work = _work(t)
+    return np.where((work.unit_flops > 0) & (work.memory_bytes > 0), value, 0.0)
 
 
-def _of_work(formula: Callable[[Work], Array]) -> _Formula:
-    return lambda t: formula(_work(t))
-
-
-def _share(name: str) -> _Formula:
-    return _of_time(lambda time, work, least: _ln(getattr(time.step, name) / time.step.all_us))
-
-
-def _alignment(field: str) -> _Formula:
-    return lambda t: np.minimum(power_of_two(t[field]), _WIDEST)
-
-
-def _from_library(number: Callable[[str], tuple[float, float]], place: int) -> _Formula:
+def _from_library(number: Callable[[str], tuple[float, float]], place: int) -> Formula:
     return lambda t: t.number_of("kernel", lambda name: number(name)[place])
 
 
-def _over_least(name: str, what: str, formula: Callable[[Time, Work], Array]) -> Feature:
-    column = _of_time(lambda time, work, least: _ln(formula(time, work) / least))
-    return Feature(f"{name}_over_least", column, f"ln({what} / least time)")
+_OF_TABLE: Mapping[str, Callable[..., Any]] = {
+    "work": _work,
+    "time": lambda t: t.once("time", lambda: _FIXED.time(_known(t))),
+    "least_us": lambda t: t.once("least", lambda: _FIXED.least_us(_known(t))),
+    "priced": _priced,
+    "ln": lambda t, value: log(np.maximum(value, 1e-3)),
+    "cluster_rows": _from_library(library_cluster, 0),
+    "cluster_columns": _from_library(library_cluster, 1),
+    "step_depth": _from_library(library_stages, 0),
+    "step_buffers": _from_library(library_stages, 1),
+}
 
-
-_TIMES = (
-    Feature("roofline", _of_time(lambda time, work, least: _ln(time.total_us)), "ln(roofline time in us)"),
-    Feature("least", _of_time(lambda time, work, least: _ln(least)), "ln(least time of the problem in us)"),
-    _over_least("roofline", "roofline time", lambda time, work: time.total_us),
-    _over_least("busy", "time of the compute units' rounds", lambda time, work: time.busy_us),
-    _over_least(
-        "steps", "time of the steps of one workgroup", lambda time, work: work.steps * time.step.all_us
-    ),
-    _over_least("memory", "time of the memory", lambda time, work: time.memory_us),
-    _over_least(
-        "second",
-        "time to add up the parts of split-K or stream-K",
-        lambda time, work: time.second_us + 0.01,
-    ),
-    Feature("step", _of_time(lambda time, work, least: _ln(time.step.all_us)), "ln(time of a step in us)"),
-    Feature("step_compute", _share("compute_us"), "ln(matrix instructions' share of a step)"),
-    Feature("step_lds", _share("lds_us"), "ln(share of the traffic to LDS)"),
-    Feature("step_cached", _share("cached_us"), "ln(share of the traffic to the caches)"),
-    Feature("step_issued", _share("issued_us"), "ln(share of issuing loads)"),
-    Feature("step_waiting", _share("waiting_us"), "ln(share of a load's latency)"),
-)
-_WORK = (
-    Feature("resident", _of_work(lambda w: w.resident), "workgroups that a compute unit runs at once"),
-    Feature(
-        "waves_of_workgroups",
-        _of_work(lambda w: _ln(w.groups / w.units / w.resident)),
-        "ln(workgroups / those that the GPU runs at once)",
-    ),
-    Feature("loads", _of_work(lambda w: w.loads), "loads for 16 bytes of an operand"),
-    Feature("spills", _of_work(lambda w: w.spills), "slowdown of loads by spilled registers"),
-    Feature("buffers", _of_work(lambda w: _ln(w.stages * w.tile_bytes)), "ln(bytes of all buffers of tiles)"),
-    Feature(
-        "loaded_again",
-        _of_work(lambda w: _ln(w.groups * w.steps * w.useful_bytes / (w.bytes_a + w.bytes_b))),
-        "ln(bytes that all workgroups load / bytes of both operands)",
-    ),
-    Feature(
-        "split_traffic",
-        _of_work(
-            lambda w: _ln(
-                (1.0 + np.where(w.parts > 1, w.parts * w.values * _SPLIT_SHARE, 0.0))
-                / (w.bytes_a + w.bytes_b + w.bytes_c)
-            )
-        ),
-        "ln(bytes of split-K's partial results / bytes of the matrices)",
-    ),
-    Feature("depth_of_a_part", _of_work(lambda w: _ln(w.depth / w.parts)), "ln(K of one part)"),
-    Feature("rows_of_a_tile", lambda t: t.M / _work(t).tiles_m, "mean useful rows of a tile"),
-    Feature("columns_of_a_tile", lambda t: t.N / _tiles_n(t), "mean useful columns of a tile"),
-    Feature("aligned_m", _alignment("M"), "power of two that divides M, to 64"),
-    Feature("aligned_n", _alignment("N"), "power of two that divides N, to 64"),
-    Feature("aligned_k", _alignment("K"), "power of two that divides K, to 64"),
+# Clusters of 8 and 16 workgroups fit a GPC of 16 to 18 compute units in whole multiples of 8 and 16.
+_INTERMEDIATES = formulas(
+    """
+across = work.tiles / work.tiles_m  # tiles along N
+clustered = (ceil(work.tiles_m / cluster_m) * cluster_m) * (ceil(across / cluster_n) * cluster_n) * work.parts
+    # tiles with those that fill up the clusters
+cluster = cluster_m * cluster_n  # workgroups of a cluster
+clustered_units = maximum(
+    where(cluster >= 8, floor(work.units / 16) * 16, floor(work.units / cluster) * cluster), 1.0
+)  # compute units that whole clusters fill
+slots = clustered_units * work.resident  # workgroups that the GPU runs at once
+at_once = maximum(minimum(slots / work.parts, work.tiles_m * across), 1.0)  # tiles of one wave of workgroups
+wave_rows = maximum(
+    minimum(minimum(where(kernel_group > 0, kernel_group, sqrt(at_once)), work.tiles_m), at_once), 1.0
+)  # rows of tiles of a wave: `group`, or a square
+wave_columns = minimum(ceil(at_once / wave_rows), across)  # columns of tiles of a wave
+wave_bytes = (wave_rows * rows_of_a_tile + wave_columns * columns_of_a_tile) * K * (work.bytes_a / (M * K))
+    # bytes of the operands that one wave reads, each byte counted once
+""",
+    **_OF_TABLE,
 )
 
-
-def _tiles_n(t: FeatureTable) -> Array:
-    work = _work(t)
-    return work.tiles / work.tiles_m
-
-
-def _clustered(t: FeatureTable) -> Array:
-    """Tiles with those that fill up the clusters."""
-    rows, columns = t.cluster_m, t.cluster_n
-    work = _work(t)
-    over_m, over_n = np.ceil(work.tiles_m / rows) * rows, np.ceil(_tiles_n(t) / columns) * columns
-    return over_m * over_n * work.parts
-
-
-def _slots(t: FeatureTable) -> Array:
-    """Workgroups that the GPU runs at once: whole clusters on its compute units."""
-    work, size = _work(t), t.cluster_m * t.cluster_n
-    units = np.where(
-        size >= _LARGE_CLUSTER,
-        np.floor(work.units / _LARGE_CLUSTER_UNITS) * _LARGE_CLUSTER_UNITS,
-        np.floor(work.units / size) * size,
-    )
-    return np.maximum(units, 1.0) * work.resident
-
-
-def _wave_bytes(t: FeatureTable) -> Array:
-    """Bytes of the operands that the workgroups of one wave read, each byte counted once: `group` rows of
-    tiles and as many columns as it takes, or a square."""
-    work, across = _work(t), _tiles_n(t)
-    at_once = np.maximum(np.minimum(_slots(t) / work.parts, work.tiles_m * across), 1.0)
-    wanted = np.where(t.kernel_group > 0, t.kernel_group, np.sqrt(at_once))
-    rows = np.maximum(np.minimum(np.minimum(wanted, work.tiles_m), at_once), 1.0)
-    columns = np.minimum(np.ceil(at_once / rows), across)
-    per_value = work.bytes_a / (t.M * t.K)
-    return (rows * t.rows_of_a_tile + columns * t.columns_of_a_tile) * t.K * per_value
-
-
-def _waves(t: FeatureTable) -> Array:
-    work = _work(t)
-    tiles = work.tiles_m * _tiles_n(t)
-    return tiles / np.maximum(np.minimum(_slots(t) / work.parts, tiles), 1.0)
-
-
-def _tail(tiles: Array, slots: Array) -> Array:
-    return tiles / slots / np.ceil(tiles / slots)
-
-
-_WAVES = (
-    Feature("cluster_m", _from_library(library_cluster, 0), "rows of workgroups of a cluster"),
-    Feature("cluster_n", _from_library(library_cluster, 1), "columns of workgroups of a cluster"),
-    Feature("library_depth", _from_library(library_stages, 0), "depth of a library's step, 0 if unknown"),
-    Feature("library_buffers", _from_library(library_stages, 1), "a library's buffers, 0 if unknown"),
-    Feature(
-        "cluster_fill",
-        lambda t: _work(t).tiles_m * _tiles_n(t) * _work(t).parts / _clustered(t),
-        "share of the clusters' workgroups that have a tile",
-    ),
-    Feature(
-        "cluster_tail",
-        lambda t: _tail(_clustered(t), _slots(t) / _work(t).resident),
-        "utilization of the rounds, with one workgroup a compute unit",
-    ),
-    Feature(
-        "resident_tail",
-        lambda t: _tail(_clustered(t), _slots(t)),
-        "utilization of the rounds, with all that a compute unit runs at once",
-    ),
-    Feature(
-        "resident_rounds", lambda t: _ln(np.ceil(_clustered(t) / _slots(t))), "ln(rounds) of these workgroups"
-    ),
-    Feature(
-        "l2_traffic",
-        lambda t: _ln(_waves(t) * _wave_bytes(t) / (_work(t).bytes_a + _work(t).bytes_b)),
-        "ln(bytes that the waves of workgroups read / bytes of both operands)",
-    ),
-    Feature(
-        "l2_share",
-        lambda t: _ln(_wave_bytes(t) / np.maximum(_work(t).cache_bytes, 1.0)),
-        "ln(bytes that one wave reads / bytes of the cache)",
-    ),
+# Split-K writes and reads again 4 bytes of each value of the result.
+_FEATURES = formulas(
+    """
+roofline = priced(ln(time.total_us))  # ln(roofline time in us)
+least = priced(ln(least_us))  # ln(least time of the problem in us)
+roofline_over_least = priced(ln(time.total_us / least_us))  # ln(roofline time / least time)
+busy_over_least = priced(ln(time.busy_us / least_us))  # ln(time of the compute units' rounds / least time)
+steps_over_least = priced(ln(work.steps * time.step.all_us / least_us))
+    # ln(time of the steps of one workgroup / least time)
+memory_over_least = priced(ln(time.memory_us / least_us))  # ln(time of the memory / least time)
+second_over_least = priced(ln((time.second_us + 0.01) / least_us))
+    # ln(time to add up the parts of split-K or stream-K / least time)
+step = priced(ln(time.step.all_us))  # ln(time of a step in us)
+step_compute = priced(ln(time.step.compute_us / time.step.all_us))  # ln(matrix instructions' share of a step)
+step_lds = priced(ln(time.step.lds_us / time.step.all_us))  # ln(share of the traffic to LDS)
+step_cached = priced(ln(time.step.cached_us / time.step.all_us))  # ln(share of the traffic to the caches)
+step_issued = priced(ln(time.step.issued_us / time.step.all_us))  # ln(share of issuing loads)
+step_waiting = priced(ln(time.step.waiting_us / time.step.all_us))  # ln(share of a load's latency)
+resident = work.resident  # workgroups that a compute unit runs at once
+waves_of_workgroups = ln(work.groups / work.units / work.resident)
+    # ln(workgroups / those that the GPU runs at once)
+loads = work.loads  # loads for 16 bytes of an operand
+spills = work.spills  # slowdown of loads by spilled registers
+buffers = ln(work.stages * work.tile_bytes)  # ln(bytes of all buffers of tiles)
+loaded_again = ln(work.groups * work.steps * work.useful_bytes / (work.bytes_a + work.bytes_b))
+    # ln(bytes that all workgroups load / bytes of both operands)
+split_traffic = ln(
+    (1.0 + where(work.parts > 1, work.parts * work.values * 8, 0.0))
+    / (work.bytes_a + work.bytes_b + work.bytes_c)
+)  # ln(bytes of split-K's partial results / bytes of the matrices)
+depth_of_a_part = ln(work.depth / work.parts)  # ln(K of one part)
+rows_of_a_tile = M / work.tiles_m  # mean useful rows of a tile
+columns_of_a_tile = N / across  # mean useful columns of a tile
+aligned_m = minimum(power_of_two(M), 64)  # power of two that divides M, to 64
+aligned_n = minimum(power_of_two(N), 64)  # power of two that divides N, to 64
+aligned_k = minimum(power_of_two(K), 64)  # power of two that divides K, to 64
+cluster_m = cluster_rows  # rows of workgroups of a cluster
+cluster_n = cluster_columns  # columns of workgroups of a cluster
+library_depth = step_depth  # depth of a library's step, 0 if unknown
+library_buffers = step_buffers  # a library's buffers, 0 if unknown
+cluster_fill = work.tiles_m * across * work.parts / clustered
+    # share of the clusters' workgroups that have a tile
+cluster_tail = clustered / (slots / work.resident) / ceil(clustered / (slots / work.resident))
+    # utilization of the rounds, with one workgroup a compute unit
+resident_tail = clustered / slots / ceil(clustered / slots)
+    # utilization of the rounds, with all that a compute unit runs at once
+resident_rounds = ln(ceil(clustered / slots))  # ln(rounds) of these workgroups
+l2_traffic = ln(work.tiles_m * across / at_once * wave_bytes / (work.bytes_a + work.bytes_b))
+    # ln(bytes that the waves of workgroups read / bytes of both operands)
+l2_share = ln(wave_bytes / maximum(work.cache_bytes, 1.0))
+    # ln(bytes that one wave reads / bytes of the cache)
+""",
+    **_OF_TABLE,
 )
 
-GEMM_POOL_2 = GEMM_POOL.extended("gemm_pool_2", (*_TIMES, *_WORK, *_WAVES))
+GEMM_POOL_2 = replace(
+    GEMM_POOL.extended("gemm_pool_2", _FEATURES),
+    intermediates=(*GEMM_POOL.intermediates, *_INTERMEDIATES),
+)
 """For every layout, data type and source; a model of one data type and GPU reads it like the first one."""
 
 _SUMS = ("log2_tiles", "log2_cu_loads", "log2_steps", "log2_compute", "log2_cu_traffic")

@@ -200,8 +200,8 @@ class Work:
 
     def at_known_rates(self) -> Work:
         """Returns the work with a rate of 1 in place of unknown ones, so that every time is finite."""
-        rates = np.where(self.unit_flops > 0, self.unit_flops, 1.0)
-        return replace(self, unit_flops=rates, memory_bytes=self.memory_bytes or 1.0)
+        rates, clock_mhz = np.where(self.unit_flops > 0, self.unit_flops, 1.0), self.clock_mhz or 1.0
+        return replace(self, unit_flops=rates, memory_bytes=self.memory_bytes or 1.0, clock_mhz=clock_mhz)
 
 
 def _of_kernels(kernels: list[TileWork], codes: Any) -> dict[str, Array]:
