@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from benchmarks.gpu.figures import geometric_mean
 from benchmarks.gpu.pytorch import Operation, operation, random_operands, tuned
 from benchmarks.gpu.race import Capture, Track
 from benchmarks.gpu.setting import Session, Setting, environment, run_session, write_problems
+from tile_oracle.api import kernels, pick
 from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.device.gpu_data import GpuData
@@ -44,6 +45,7 @@ from tile_oracle.libraries.algorithms import Algorithms
 from tile_oracle.libraries.libraries import LIBRARIES
 from tile_oracle.libraries.offers import load_offers, offers_file
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.pool.named_kernels import named_kernels_json
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.final import final_measurements
@@ -63,7 +65,7 @@ LEADERS = 4
 """Kernels of a session that race: the fastest there, one of which is the best."""
 CORES_A_TUNER = 3
 ALLOWED = "no-baseline,cannot-tell,incomplete,in-sample,nothing-judged"
-RACE_S, SESSION_SHARE, MORE_SHARE = 1.7, 0.8, 0.3
+RACE_S, SESSION_SHARE, MORE_SHARE = 1.3, 0.8, 0.3
 """Seconds that a problem's race is thought to take; the sessions' share of what the races leave, and that of
 the second one."""
 
@@ -147,6 +149,21 @@ def end_tuners(tuners: Sequence[subprocess.Popen[bytes]], output: Path, seconds:
     return pd.DataFrame(lines, columns=["problem", "pid", "seconds", "failed"]).set_index("problem")
 
 
+def narrowed(asked: Asked, most: int) -> Asked:
+    """Returns the same with the kernels that the shipped model ranks among its first `most` on any of the
+    problems, which are compiled before anything else runs."""
+    arch, names = asked.setting.target, set[str]()
+    for problem in asked.problems:
+        names |= {kernel.name for kernel, _ in pick(problem, arch, kernels=kernels(problem, arch))[:most]}
+    listed = asked.setting.out / f"{asked.name}-kernels.json"
+    listed.write_text(named_kernels_json(sorted(names), [arch], "benchmarks/gpu/alternatives.py"))
+    built = asked.setting.out / f"{asked.name}-built"
+    command = [sys.executable, "-m", "tile_oracle", "build", "-o", str(built), "--arch", arch]
+    subprocess.run([*command, "--kernels", str(listed)], env=environment(), check=False)
+    print(f"{len(names)} kernels, {asked.left:.0f} s are left", flush=True)
+    return replace(asked, kernels=str(listed))
+
+
 def measured(asked: Asked, name: str, kernels: str, model: str, share: float) -> Session:
     """Returns a session over the problems. share: of the seconds that the races leave."""
     options = [f"--kernels={kernels}", f"--model={model}", "--settle-budget=0", *asked.session]
@@ -160,8 +177,11 @@ def ours(asked: Asked) -> tuple[pd.DataFrame, Path, dict[str, dict[str, str]]]:
     run = measured(asked, asked.name, asked.kernels, "auto", SESSION_SHARE - MORE_SHARE * bool(asked.more))
     records = run.records
     if asked.more:
-        more = measured(asked, f"{asked.name}-more", asked.more, "none", SESSION_SHARE)
-        records = pd.concat([records, more.records], ignore_index=True)
+        try:
+            more = measured(asked, f"{asked.name}-more", asked.more, "none", SESSION_SHARE)
+            records = pd.concat([records, more.records], ignore_index=True)
+        except AssertionError as error:
+            print(f"without {asked.more}: {error}", flush=True)
     final = final_measurements(records)
     final = final[final["status"].isin(("ok", "noisy"))].sort_values("latency_ms")
     chosen: dict[str, dict[str, str]] = {
@@ -225,7 +245,8 @@ def race_on_gpu(
 ) -> list[dict[str, Any]]:
     """Returns a row of milliseconds a problem, until the time is over. known: what Inductor has tuned."""
     words = [one for one in f"{asked.kernels},{asked.more}".split(",") if one and one not in LIBRARIES]
-    options = TargetOptions(sources=tuple(words) or (NATIVE,), build_dir=asked.setting.kernels)
+    words = [NATIVE if one.endswith(".json") else one for one in words]
+    options = TargetOptions(sources=tuple(words), build_dir=asked.setting.kernels)
     target = open_target(asked.setting.target, options)
     offered = (offers_file(folder, name) for name in LIBRARIES)
     target.sources += [Algorithms(load_offers(one), target.arch) for one in offered if one.is_file()]
@@ -330,6 +351,7 @@ def parse(words: Sequence[str] | None = None) -> Asked:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kernels", default="native", help="as for pytest --kernels")
     parser.add_argument("--more-kernels", default="", help="the same, for a second session without a model")
+    parser.add_argument("--ranked", type=int, help="only kernels that the model ranks so high on a problem")
     parser.add_argument("--build-dir", type=Path, help="a folder of `tile-oracle build`")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--alone", type=int, default=3, help="problems tuned alone, for Inductor's seconds")
@@ -340,7 +362,7 @@ def parse(words: Sequence[str] | None = None) -> Asked:
     setting = Setting(args.target, args.build_dir, args.out.resolve())
     name, problems = args.name or Path(args.set).stem, sample(args.set, args.count, args.seed)
     file = write_problems(setting, f"{name}-problems", problems)
-    return Asked(
+    asked = Asked(
         name,
         problems,
         file,
@@ -351,6 +373,7 @@ def parse(words: Sequence[str] | None = None) -> Asked:
         args.seconds,
         tuple(session),
     )
+    return narrowed(asked, args.ranked) if args.ranked else asked
 
 
 def main(words: Sequence[str] | None = None) -> int:
