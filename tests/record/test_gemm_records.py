@@ -22,7 +22,6 @@ from tile_oracle.record.final import final_measurements, key_columns, problem_ta
 from tile_oracle.record.journal import write_part
 from tile_oracle.record.schema import arrow_schema, columns, kernel_columns, problem_columns
 from tile_oracle.report.data import RunInfo, analyse
-from tile_oracle.report.wording import short_kernel
 
 PROBLEMS = [GemmProblem("bf16", layout, m, 64, 64) for layout in ("rcr", "rrr") for m in (1, 200)]
 
@@ -88,7 +87,6 @@ def test_oracle_and_selection(records: pd.DataFrame) -> None:
     assert fixed_choice(final, selection).tolist() == [1.0] * 4
     data = analyse(records, PROBLEMS, rankings, run=RunInfo(name="r", folder="r"))
     assert set(data.slices["slice"]) == {"tiny M", "medium M", "rcr", "rrr"}
-    assert short_kernel(kernels()[0].name, selection.iloc[0]) == kernels()[0].short_name
 
 
 def test_a_table_of_problems_is_of_one_operation() -> None:

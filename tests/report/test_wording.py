@@ -7,7 +7,6 @@ import math
 import pytest
 
 from tile_oracle.pages.words import amount, listed, microseconds, tflops
-from tile_oracle.report.wording import shared_prefix
 
 
 @pytest.mark.parametrize(
@@ -55,21 +54,6 @@ def test_a_prefix_stands_before_its_unit() -> None:
 )
 def test_a_speed_keeps_its_four_digits(value: float, shown: str) -> None:
     assert tflops(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("names", "prefix"),
-    [
-        (["conv_bf16_2d_64x64", "conv_bf16_2d_64x128"], "conv_bf16_2d_"),
-        (["conv_bf16_2d_a", "conv_bf16_3d_a"], "conv_bf16_"),
-        (["conv_a"], ""),
-        (["a_b", "a_b_c"], "a_"),
-        (["x", "y"], ""),
-        ([], ""),
-    ],
-)
-def test_names_are_shortened_by_what_all_begin_with(names: list[str], prefix: str) -> None:
-    assert shared_prefix(names) == prefix
 
 
 def test_a_list_in_a_sentence() -> None:

@@ -105,12 +105,12 @@ def few(texts: Sequence[str], number: int = 3) -> str:
     return shown + (f" and {len(texts) - number:,} more" if len(texts) > number else "")
 
 
-def short_name(kernel: str) -> str:
-    """Returns a kernel's name without what its problem says; any other text as it is."""
+def short_name(kernel: object) -> str:
+    """Returns a kernel's name without what its problem says; any other text on one line, "-" for none."""
     try:
-        return parse_kernel_name(kernel).short_name
+        return parse_kernel_name(kernel).short_name if isinstance(kernel, str) else "-"
     except KernelError:
-        return kernel
+        return one_line(kernel, LONGEST) or "-"
 
 
 def titles(problems: Iterable[str]) -> dict[str, str]:

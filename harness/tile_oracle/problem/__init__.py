@@ -21,7 +21,6 @@ __all__ = [
     "Kind",
     "Problem",
     "gemm_shape",
-    "kernel_prefix",
     "kind_text",
     "problem_from_id",
     "problem_from_row",
@@ -62,11 +61,6 @@ def problem_from_row(row: Mapping[str, Any]) -> Problem:
     if operation is None:
         raise ProblemError(f"operation {op!r} is not one of {', '.join(operation_names())}")
     return operation.problem.from_row(row)
-
-
-def kernel_prefix(kind: Kind) -> str:
-    """Returns the part of a full kernel name before the short name."""
-    return operation_named(kind.op).kernel_prefix(kind)
 
 
 def kind_text(kind: Kind) -> str:

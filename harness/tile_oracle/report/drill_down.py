@@ -120,7 +120,7 @@ class DrillDown:
                 for problem, start, end in zip(problems, starts, starts[1:], strict=False)
             ],
             columns,
-            _short_names(names, data.final),
+            [words.short_name(name) for name in names],
             list(zip(*facts.values(), strict=True)) if facts else [()] * len(names),
             limits(data),
         )
@@ -420,15 +420,3 @@ def _fact(value: Any) -> str:
     if pd.isna(value):
         return "-"
     return words.one_line(value) if isinstance(value, str) else f"{value:,.0f}"
-
-
-def _short_names(names: Sequence[str], final: pd.DataFrame) -> tuple[str, ...]:
-    problem_of = final.drop_duplicates("kernel").set_index("kernel")["problem"]
-    prefixes: dict[str, str] = {}
-    found = []
-    for name in names:
-        problem = str(problem_of[name])
-        if problem not in prefixes:
-            prefixes[problem] = wording.prefix_of(problem)
-        found.append(words.one_line(name).removeprefix(prefixes[problem]) or "-")
-    return tuple(found)

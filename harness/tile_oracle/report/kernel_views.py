@@ -145,7 +145,7 @@ def _failures(data: ReportData, caption: str, failures: Sequence[Failure]) -> It
             Column("status"),
             lambda one: Cell(one.status + ("" if one.known in (None, one.status) else f" (was {one.known})")),
         ),
-        (Column("kernel", "name"), lambda one: Cell(wording.kernel_on(one), full=one.kernel)),
+        (Column("kernel", "name"), lambda one: Cell(words.short_name(one.kernel), full=one.kernel)),
         (Column("problem", "id"), lambda one: drill.get(one.problem, Cell(one.problem))),
         (Column("detail", "detail"), lambda one: Cell(one.detail)),
     ]
@@ -162,7 +162,6 @@ def kernels(data: ReportData) -> Sequence[Block]:
     if kernels.empty:
         return []
     shown = wording.rows(kernels.head(_MOST_KERNELS))
-    same = len(wording.shared_prefix([str(row["kernel"]) for row in shown]))
     counts = {
         "oracles": Column("oracle of", "num", "problems where it is the oracle"),
         "picks": Column("pick of", "num", "problems where it is the pick"),
@@ -173,7 +172,7 @@ def kernels(data: ReportData) -> Sequence[Block]:
     columns: list[Made] = [
         (
             Column("kernel", "name"),
-            lambda row: Cell(row["kernel"][same:], full=row["kernel"] if same else ""),
+            lambda row: Cell(words.short_name(row["kernel"]), full=row["kernel"]),
         ),
         *((column, lambda row, name=name: whole(row[name])) for name, column in counts.items()),
         (mean, lambda row: percent(100.0 * row["mean_efficiency"])),

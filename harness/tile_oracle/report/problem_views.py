@@ -99,7 +99,8 @@ def _choices(data: ReportData) -> dict[str, dict[str, set[str]]]:
 
 def _kernel(row: Mapping[str, Any], whose: str, *tags: tuple[str, object]) -> Cell:
     """Returns a kernel by its short name; its whole one is shown on hover."""
-    whole, short = row[f"{whose}_kernel"], wording.short_kernel(row[f"{whose}_kernel"], row)
+    whole = row[f"{whose}_kernel"]
+    short = words.short_name(whole)
     return Cell(short, tags=tags, full="" if pd.isna(whole) or short == whole else str(whole))
 
 

@@ -85,7 +85,7 @@ def _worst(data: ReportData, most: int = 5) -> list[str]:
         return [f"every pick is as fast as the oracle{seen}"] if data.efficiency.covered else []
     lines, titles = ["worst problems"], words.titles(map(str, data.selection["problem"]))
     for row in rows:
-        pick, oracle = (wording.short_kernel(row[f"{whose}_kernel"], row) for whose in ("pick", "oracle"))
+        pick, oracle = (words.short_name(row[f"{whose}_kernel"]) for whose in ("pick", "oracle"))
         lines += [
             f"  {words.percent(100 * row['efficiency']):>7}  {titles[row['problem']]}  {row['problem']}",
             f"           pick    {_speed(row['pick_tflops'])}{pick}",
@@ -107,7 +107,7 @@ def _failures(data: ReportData) -> list[str]:
             lines.append(f"  {status}: {words.count(len(members), 'pair')}")
             for one in members[:_NAMED_FAILURES]:
                 detail = f": {words.one_line(one.detail)}" if one.detail else ""
-                lines.append(f"    {wording.kernel_on(one)} on {words.one_line(one.problem)}{detail}")
+                lines.append(f"    {words.short_name(one.kernel)} on {words.one_line(one.problem)}{detail}")
             if len(members) > _NAMED_FAILURES:
                 lines.append(f"    and {len(members) - _NAMED_FAILURES:,} more")
     return lines

@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from tile_oracle.errors import ProblemError
 from tile_oracle.judge.criteria import FAIL, Criterion
 from tile_oracle.judge.failures import Failure
 from tile_oracle.judge.verdict import FAILED, Verdict
-from tile_oracle.operation import operation_named
 from tile_oracle.pages.words import count, few, one_line, percent
-from tile_oracle.problem import kernel_prefix, problem_from_id
 from tile_oracle.record.final import is_censored
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.picker_figures import PickerFigures
-
-
-def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
-    """Returns a kernel's name without the fields of its problem (operation, direction, dtype, rank)."""
-    name = one_line(kernel)
-    if row is not None:
-        operation = operation_named(row["op"])
-        name = name.removeprefix(kernel_prefix(operation.kind(row)))
-    return name or "-"
-
-
-def kernel_on(failure: Failure) -> str:
-    """Returns the short name of the kernel that failed; the problem's id has the other fields."""
-    return one_line(failure.kernel).removeprefix(prefix_of(failure.problem))
-
-
-def shared_prefix(names: Sequence[str]) -> str:
-    """Returns what all names begin with, up to an underscore; "" for a single name."""
-    first, last = min(names, default=""), max(names, default="")
-    same = 0
-    while same < min(len(first), len(last)) and first[same] == last[same]:
-        same += 1
-    return first[: first.rfind("_", 0, same) + 1] if first != last else ""
-
-
-def prefix_of(problem: str) -> str:
-    """Returns what the names of a problem's kernels begin with; "" for an id of no known operation."""
-    try:
-        return kernel_prefix(problem_from_id(problem).kind)
-    except ProblemError:
-        return ""
 
 
 def why(row: Mapping[str, Any]) -> str:

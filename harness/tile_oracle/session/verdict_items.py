@@ -182,7 +182,7 @@ def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) 
 
 def _failure(one: Failure) -> str:
     detail = f": {words.one_line(one.detail)}" if one.detail else ""
-    return f"{one.status}  {wording.kernel_on(one)} on {words.one_line(one.problem)}{detail}"
+    return f"{one.status}  {words.short_name(one.kernel)} on {words.one_line(one.problem)}{detail}"
 
 
 def _losses(data: ReportData) -> list[str]:
@@ -196,8 +196,8 @@ def _losses(data: ReportData) -> list[str]:
     lost.sort(key=lambda one: (-one[0], one[3]["problem"]))
     return [
         f"{before:.1f} % -> {now:.1f} %  {words.one_line(row['problem'])}: "
-        f"pick {wording.short_kernel(row['pick_kernel'], row)}, "
-        f"oracle {wording.short_kernel(row['oracle_kernel'], row)}"
+        f"pick {words.short_name(row['pick_kernel'])}, "
+        f"oracle {words.short_name(row['oracle_kernel'])}"
         for _, before, now, row in lost
     ]
 
