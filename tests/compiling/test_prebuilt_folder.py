@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.compiling import toolchain as toolchain_module
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.compiling.isa import Cpu, this_cpu
+from tile_oracle.compiling.isa import this_cpu
 from tile_oracle.compiling.prebuild import Progress, prebuild
 from tile_oracle.compiling.prebuilt_folder import MANIFEST, PrebuiltFolder
 from tile_oracle.errors import BuildError
@@ -89,17 +89,6 @@ def test_the_manifest_lists_the_folder(folder: Path, make_kernel: MakeKernel) ->
     assert there == sorted([MANIFEST, *(entry["binary"] for entry in data["kernels"].values())])
 
 
-def test_building_twice_writes_the_same(
-    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
-    texts = []
-    for name in ("a", "b"):
-        with make_builder(build_dir=tmp_path / f"cache {name}") as builder:
-            prebuild(builder, [make_kernel(2), make_kernel(1), make_kernel(2)], tmp_path / name)
-        texts.append((tmp_path / name / MANIFEST).read_text())
-    assert texts[0] == texts[1]
-
-
 # ---- filling a folder ----------------------------------------------------------------------------
 
 
@@ -151,15 +140,6 @@ def test_no_kernel_is_an_error(tmp_path: Path, make_builder: MakeBuilder) -> Non
 
 
 # ---- folders that do not fit ---------------------------------------------------------------------
-
-
-def test_missing_cpu_features_are_named(folder: Path) -> None:
-    ahead = PrebuiltFolder(folder)
-    ahead.check_runs_on(this_cpu())
-    lacking = "sse4_2" if X86 else "asimd"
-    with pytest.raises(BuildError, match=rf"built for {BASELINE}: this machine .* lacks {lacking};") as error:
-        ahead.check_runs_on(Cpu(this_cpu().machine, this_cpu().features - {lacking}, "m"))
-    assert "\n" not in str(error.value)
 
 
 def test_a_folder_for_another_machine_is_refused(folder: Path, make_builder: MakeBuilder) -> None:

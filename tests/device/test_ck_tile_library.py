@@ -306,9 +306,7 @@ def test_the_command_builds_what_exists_and_counts_the_rest(
     )
     assert main([*words, "--kernel-filter", where]) == 0
     shown = capsys.readouterr().out
-    assert (
-        "kernels unsupported: pipeline mem is not in this CK Tile: it has no GemmPipelineAgBgCrMem" in shown
-    )
+    assert "kernels unsupported: pipeline mem is not in this CK Tile: it has no" in shown
     assert "1 kernel built (0 compiled, 1 from the cache), 0 failed" in shown
     assert "CK Tile (headers " in shown
     assert main([*words, "--kernel-filter", "pipeline == 'mem'"]) == 2

@@ -82,13 +82,6 @@ def test_a_kernel_that_fails_when_timed_says_so(device: CpuDevice, evil_builder:
         device.sample(path, 3)
 
 
-def test_each_problem_has_its_own_data(device: CpuDevice, evil_builder: Builder) -> None:
-    path = binary(evil_builder, "good")
-    for problem in (PROBLEM, small_problem(), PROBLEM, small_problem(stride_h=2, dilation_w=2, pad_w=2)):
-        device.load(problem, 1)
-        assert device.check(path).status == "ok"
-
-
 def test_a_problem_that_does_not_fit_is_refused_before_any_allocation(
     device: CpuDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.fleet.real_engine import cluster_of, engine_on, events_until, joined
 from tests.processes import wait_until
 from tile_oracle.fleet.ray_engine import token_hint
-from tile_oracle.measure.engine import Event, Gone
+from tile_oracle.measure.engine import Event
 
 pytest.importorskip("ray")
 
@@ -43,21 +43,6 @@ def test_another_device_takes_over_from_one_whose_node_dies_while_it_opens(
         after = events_until(fleet, joined)
         if opening[:6] in joined(after)[0]:  # it was open already
             after = events_until(fleet, joined)
-        assert cluster.nodes[0][:6] in joined(after)[0]
-        fleet.close()
-
-
-@pytest.mark.slow
-def test_another_device_takes_over_before_ray_notices_that_a_node_is_dead(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with cluster_of(3, monkeypatch, NEVER_NOTICES) as cluster:
-        fleet = engine_on(cluster, limit=1)
-        (first,) = joined(events_until(fleet, joined))
-        cluster.kill(next(n for n, node in enumerate(cluster.nodes) if node[:6] not in first))
-        cluster.kill(next(n for n, node in enumerate(cluster.nodes) if node[:6] in first))
-        after = events_until(fleet, joined)
-        assert [event.device for event in after if isinstance(event, Gone)] == [first]
         assert cluster.nodes[0][:6] in joined(after)[0]
         fleet.close()
 

@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -66,8 +65,6 @@ FEW_KERNELS = (
 IN_EVERY_TEST_RUN = {
     "test_a_session_measures_and_records_what_made_it": ("gfx950", "gfx942", "sm_90"),
     "test_faults_are_recorded_and_the_next_kernel_is_right": ("gfx950", "sm_90"),
-    "test_kernels_that_are_one_binary_are_measured_once": ("gfx950",),
-    "test_a_session_that_is_killed_goes_on": ("sm_90",),
     "test_two_workers_share_what_gpus_there_are": ("gfx950",),
     "test_a_fault_may_be_an_error_number_in_hip_too": ("gfx950",),
     "test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong": ("sm_90",),
@@ -202,47 +199,6 @@ def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
     assert (ok["workgroups_per_cu"] >= 1).all()
     if not why_not_readable("nvidia" if gpu.target == "sm_90" else "amd"):
         assert ok["clock_mhz"].notna().any()
-
-
-@pytest.mark.slow
-def test_kernels_that_are_one_binary_are_measured_once(gpu: GpuProject) -> None:
-    """The width of stores is in the name of a kernel with the epilogue `default`, which does not use it."""
-    if gpu.target not in AMD_ARCHS:
-        pytest.skip("the pool is for gfx9")
-    block = {
-        "arch": [gpu.target],
-        "tiles": [{"tile": "64x64x32", "waves": "2x2x1", "warp_tile": "16x16"}],
-        "vectors": ["4x8x1", "4x8x4"],
-        "pipeline": ["basic_v1", "compv3"],
-        "epilogue": ["default"],
-    }
-    gpu.project.write("pool.json", json.dumps({"about": "twins", "blocks": [block]}))
-    first = complete(gpu, gpu.run("--kernel-set=pool.json", "--kernel-filter=tile_k == 32"))
-    first = first.set_index(["problem", "kernel"]).sort_index()
-    copies = first[first["detail"].str.startswith("twin of ")]
-    ran = first[first["status"] != "unsupported"]
-    assert len(copies) == len(ran[ran["vector_c"] == 4]) >= 2
-    for (problem, name), copy in copies.iterrows():
-        measured = copy["detail"].removeprefix("twin of ")
-        assert name == measured.replace("v4x8x1", "v4x8x4")
-        assert copy["latency_ms"] == first.loc[(problem, measured), "latency_ms"]
-
-
-@pytest.mark.slow
-def test_a_session_that_is_killed_goes_on(gpu: GpuProject) -> None:
-    process = gpu.start("--resume")
-    assert process.stdout is not None
-    seen = 0
-    for line in process.stdout:
-        seen += "PASSED" in line
-        if seen >= 5:
-            break
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    finished = gpu.run("--resume")
-    assert "(resumed)" in finished.output
-    complete(gpu, finished)
-    assert len(gpu.project.runs) == 1
 
 
 @contextmanager

@@ -98,25 +98,6 @@ def test_every_layout_is_right_and_workers_agree_on_the_pool(machine: Machine) -
 
 
 @pytest.mark.slow
-def test_the_report_compares_the_library_with_kernels(machine: Machine) -> None:
-    few = "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'mem')"
-    sources = f"--kernels=native,cublaslt={machine.library}"
-    filters = (f"--kernel-filter={few} and scheduler == 'intrawave'", "--library-algorithms=3")
-    finished = machine.run(sources, *filters, "--model=vendor")
-    assert finished.status == 10, finished.output[-4000:]  # there is no baseline
-    sweep = machine.sweep()
-    assert set(sweep["implementation"]) == {"native", "cublaslt"}
-    assert "native: fastest on" in finished.output
-    assert "cublaslt: fastest on" in finished.output
-    assert "the own choice of cublaslt" in finished.output
-    (run,) = machine.project.runs
-    replay = (f"--oracle={run}", "--problem-set=one.csv")
-    replayed = machine.project.pytest(*replay, "--run-name=again", "--model=vendor")
-    assert "the own choice of cublaslt" in replayed.output, replayed.output[-4000:]
-    assert "cublaslt: fastest on" in replayed.output
-
-
-@pytest.mark.slow
 def test_scales_come_to_their_operands(machine: Machine) -> None:
     uneven = "scaled_gemm-fp8_e4m3-block-m2-n3-k256"
     machine.problems(*SCALED, uneven)

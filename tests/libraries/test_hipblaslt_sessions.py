@@ -26,21 +26,3 @@ def test_a_session_measures_the_ranking(machine_with: MakeMachine) -> None:
     assert set(sweep["toolchain"].dropna()) == {"hipblaslt 1.1.2"}
     assert ("matmul", "41", "256") in read_record(machine.calls)
     assert "the own choice of hipblaslt" in finished.output
-
-
-@pytest.mark.slow
-def test_batches_and_epilogues_are_the_operations(machine_with: MakeMachine) -> None:
-    fused = (
-        "fused_gemm-bf16-rrr-none-m5-n6-k8-b3",
-        "fused_gemm-fp16-crr-residual-m7-n3-k9-b2",
-        "fused_gemm-bf16-rcr-bias_gelu_tanh-m6-n5-k32",
-    )
-    of_batch = "fused_gemm-bf16-rcr-bias-m6-n5-k32-b2"
-    machine = machine_with("hipblaslt")
-    machine.problems(*fused, of_batch)
-    machine.run()
-    sweep = machine.sweep()
-    for problem in fused:
-        of_problem = sweep[sweep["problem"] == problem].set_index("name")
-        assert of_problem["status"].to_dict() == {SLOW: "ok", FAST: "ok", WRONG: "wrong"}
-    assert "no bias for each product of a batch" in machine.offers.of_problem[of_batch].why_none

@@ -195,20 +195,6 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error_and_a_lost_file_the_ma
     assert ("to_launch" in measurements[0].detail) == (damage == "no_symbol")
 
 
-@pytest.mark.slow
-def test_every_kernel_of_a_long_evil_sequence_is_measured_once(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
-    """Crashes at every position of the worker's queue, with other kernels waiting behind them."""
-    modes = ["segfault", "good", "exit_0", "abort", "good", "underrun", *["good"] * 9, "underrun", "segfault"]
-    kernels = [evil_kernel(mode, 1 + modes[:i].count(mode)) for i, mode in enumerate(modes)]
-    measurements = list(open_supervisor().sweep(PROBLEM, kernels))
-    sweep = {m.kernel: m.status for m in measurements if m.round == ROUND_SWEEP}
-    expected = {"good": "ok", "underrun": "wrong"}
-    assert sweep == {k: expected.get(m, "crash") for k, m in zip(kernels, modes, strict=True)}
-    assert len(swept(measurements)) == len(kernels)
-
-
 # ---- the device ---------------------------------------------------------------------------------------
 
 
@@ -231,19 +217,6 @@ def test_a_broken_device_is_not_blamed_on_the_kernels_after(
     assert supervisor.worker_pid is None
 
 
-@pytest.mark.slow
-def test_the_device_is_not_judged_by_the_kernel_that_has_just_failed(
-    flag: Path, open_supervisor: Callable[..., Supervisor]
-) -> None:
-    supervisor, fragile, sturdy = open_supervisor(), evil_kernel("crashes_when_flagged"), evil_kernel("slow")
-    assert swept(list(supervisor.sweep(small_problem(N=2), [sturdy]))) == [("slow", "ok")]
-    assert swept(list(supervisor.sweep(small_problem(N=3), [fragile])))[0][1] == "ok"
-    flag.touch()
-    (failed,) = supervisor.sweep(small_problem(N=4), [fragile])
-    (after,) = supervisor.sweep(small_problem(N=4), [sturdy])
-    assert (failed.status, after.status) == ("crash", "ok")
-
-
 def test_a_target_whose_device_does_not_open_says_so(evil_builder: Builder) -> None:
     target = EvilTarget(evil_builder)
     target.device_module = "tile_oracle.device.no_such_device"
@@ -259,24 +232,6 @@ def test_a_target_whose_device_does_not_open_says_so(evil_builder: Builder) -> N
 def kill_worker(supervisor: Supervisor) -> None:
     assert supervisor.worker_pid is not None
     os.kill(supervisor.worker_pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_a_worker_killed_with_results_unread_costs_one_kernel_at_most(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
-    """Its results from before its death are read first; sending it the next kernel is not an error."""
-    supervisor = open_supervisor()
-    kernels = built(supervisor, *(evil_kernel("good", i) for i in range(1, 13)))
-    sweep = supervisor.sweep(PROBLEM, kernels)
-    first, worker = next(sweep), supervisor.worker_pid
-    kill_worker(supervisor)
-    assert worker is not None
-    wait_until_gone(worker)
-    statuses = {m.kernel: m.status for m in (first, *sweep) if m.round == ROUND_SWEEP}
-    assert set(statuses) == set(kernels)
-    assert sorted(statuses.values()).count("ok") >= len(kernels) - 1
-    assert set(statuses.values()) <= {"ok", "crash"}
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_bytes_with_another_header_are_refused(text: str, place: int, value: int
         read(with_part(forest.to_bytes(), place, value), forest)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_damaged_trees_are_refused_or_score_a_number(text: str, data: st.DataObject) -> None:
     """Any numbers in the arrays give a one-line error or a forest of complete trees, never a crash."""

@@ -80,7 +80,7 @@ def tflops(predictor: Predictor) -> Any:
 
 
 @pytest.mark.parametrize("how", [*SUMS, *OTHERS], ids=name)
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1000), log=st.booleans())
 def test_predictions_are_lightgbms_own(
     records: pd.DataFrame, tmp_path: Path, how: dict[str, Any], seed: int, log: bool

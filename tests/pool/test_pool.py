@@ -106,15 +106,6 @@ def test_full_on_gfx950_has_thousands_and_uses_every_option() -> None:
     assert {k.warp_tile[:2] for k in forward} == {(16, 16), (32, 32), (4, 64), (64, 4)}
 
 
-def test_the_depth_of_the_warp_tile_is_the_deepest_that_divides_the_tile() -> None:
-    for kernel in kernel_pool("forward", "bf16", 2, "gfx950", "full"):
-        listed = [k for m, n, k in load_arch("gfx950").warp_tiles["bf16"] if (m, n) == kernel.warp_tile[:2]]
-        fitting = [k for k in listed if kernel.tile_k % k == 0]
-        assert kernel.warp_tile_k == max(fitting)
-    depths = {(k.warp_tile_m, k.warp_tile_k) for k in kernel_pool("forward", "fp32", 2, "gfx950", "full")}
-    assert depths == {(16, 16)}
-
-
 # ---- explanations -------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,9 +34,6 @@ SHORT = SweepSettings(
     timing=TimingPlan(budget_ms=0.5, noisy_above=NOISE_ALLOWED), final_budget_ms=0.1, final_passes=1
 )
 """Measurements of a few milliseconds: these tests do not depend on the times."""
-
-STEADY = replace(SHORT, timing=replace(SHORT.timing, budget_ms=10.0), final_budget_ms=10.0, final_passes=5)
-"""For tests in which one kernel must win while other work runs on the machine."""
 
 
 def _small(kernels: tuple[Kernel, ...]) -> Kernel:

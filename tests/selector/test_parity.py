@@ -13,7 +13,7 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.problem import Problem
 from tile_oracle.selector.export import export_model
-from tile_oracle.selector.parity import Answers, Engine, Parity, compare, exports_beside, own_export
+from tile_oracle.selector.parity import Answers, Engine, Parity, compare, exports_beside
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
@@ -153,16 +153,3 @@ def test_what_is_no_export_and_problems_without_a_selector_are_refused(
     ):
         assert main(["model", "parity", *words]) == 2
         assert message in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_exports_own_sources_are_what_is_judged(model: Path, export: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(export, tmp_path / "edited")
-    source = folder / "src" / "selector_c.cpp"
-    pick = "*kernel = selector->selector.pick(problem_at(selector, problem));"
-    assert pick in source.read_text()
-    worst = "*kernel = selector->selector.rank(problem_at(selector, problem)).back().kernel;"
-    source.write_text(source.read_text().replace(pick, worst))
-    (found,) = own_export(model, folder, PROBLEMS)
-    assert (found.scores, found.picks, found.passed) == (0, 4, False)
-    assert " by the folder, " in found.firsts["pick"]

@@ -88,14 +88,3 @@ def test_one_verdict_progress_and_junit_come_from_the_controller(
     assert finished.output.count("note: pytest-benchmark is switched off") == 1
     document = project.folder / "bench.json"
     assert not document.exists() or not json.loads(document.read_text() or "{}").get("benchmarks")
-
-
-@pytest.mark.slow
-def test_an_error_of_a_device_ends_the_session_with_one_message(project: Project) -> None:
-    project.write("a-file", "")
-    asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--build-dir", "a-file/below")
-    finished = project.pytest(*asked, "-n2", "--tb=line")
-    assert finished.status == 2
-    assert "a-file/below cannot be written" in finished.output
-    assert "Traceback" not in finished.output
-    assert "INTERNALERROR" not in finished.output

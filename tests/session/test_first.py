@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from tests.pytest_project import CLOCK_THAT_JUMPS, KERNELS, PROBLEMS, SHORTLY, TWO_KERNELS, Project
+from tests.pytest_project import KERNELS, PROBLEMS, SHORTLY, TWO_KERNELS, Project
 from tests.session.test_picks_file import DIMENSIONS
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.dataset import load_records
@@ -44,22 +44,6 @@ def test_the_picked_kernels_come_first_and_are_judged_at_once(project: Project) 
     (said,) = (line for line in done.lines if line.startswith("small: the first 1 kernels"))
     assert "of each problem, by picks, after 0:" in said
     assert "mean efficiency at most 100.0 %, P10 100.0 %, on 2 problems; the rest of the pool may be" in said
-
-
-@pytest.mark.slow
-def test_without_a_ranking_they_are_shuffled_and_a_budget_ends_between(project: Project) -> None:
-    project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
-    spent = ("--model=none", "--first=1", "--budget=1h", "-p", "clock_that_jumps", "--run-name=two")
-    done = project.pytest(*SMALL, *spent)
-    assert done.status == 0, done.output
-    rows = load_records(project.folder / "reports" / "two")
-    assert len(rows) == 1, "the first kernel of the first problem: neither goes on"
-    resumed = project.pytest(*SMALL, *spent[:2], "--resume", "--run-name=two")
-    assert resumed.status == 0, resumed.output
-    said = "by a fixed shuffle, since no model ranks them, after"
-    assert any(said in line and "2 problems with an oracle so far" in line for line in resumed.lines)
-    rows = load_records(project.folder / "reports" / "two")
-    assert len(rows[rows["round"] == 0]) == 4
 
 
 @pytest.mark.parametrize("words", [("-n", "2"), ("--target", "replay"), ("--first=0",)])

@@ -326,9 +326,7 @@ def test_evaluate_reports_in_sample_problems(recorded: Recorded) -> None:
     models = recorded.model.parent
     folders = [str(models / name) for name in ("all_seen", "few_seen", "silent", "made_up")]
     lines = training_lines([picker_for(one, recorded.records) for one in folders], recorded.records)
-    assert lines[0].startswith(
-        "in-sample: all_seen was trained on 12 of the 12 problems (12 of them by these"
-    )
+    assert lines[0].startswith("in-sample: all_seen was trained on 12 of the 12 problems (12 of them by")
     assert lines[1].startswith("in-sample: few_seen was trained on 3 of the 12 problems (3 of them")
     assert lines[2].startswith("silent does not record its training problems")
     assert len(lines) == 3

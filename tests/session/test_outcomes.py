@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -155,34 +154,6 @@ def test_a_missing_device(project: Project, more: tuple[str, ...]) -> None:
     assert project.pytest(*hidden, "--allow", "device-missing").status == 0
     mistaken = project.pytest(*hidden, "--allow", "no-device")
     assert mistaken.status == pytest.ExitCode.USAGE_ERROR
-
-
-NO_WORKER = """\
-import tile_oracle.measure.worker_link as worker_link
-
-class NoChild:
-    def __init__(self, *arguments):
-        raise OSError(11, "Resource temporarily unavailable")
-
-worker_link.Child = NoChild
-"""
-IN_DEVICES = """\
-import sys
-if "tile_oracle.measure.device_process" in sys.orig_argv:  # it loads no plugin
-    import no_worker
-"""
-
-
-@pytest.mark.slow
-@WORKERS
-def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...]) -> None:
-    project.write("no_worker.py", NO_WORKER)
-    project.write("sitecustomize.py", IN_DEVICES)
-    paths = os.pathsep.join(filter(None, (str(project.folder), os.environ.get("PYTHONPATH", ""))))
-    options = ("--problem-set", "small.csv", *TWO_KERNELS, "-p", "no_worker", *more)
-    done = project.pytest(*options, environment={"PYTHONPATH": paths})
-    assert done.status == Outcome.DEVICE_MISSING
-    assert "cannot be opened: no worker process can be started" in done.output
 
 
 # ---- the names ----------------------------------------------------------------------------------------

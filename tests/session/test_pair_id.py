@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.samples import sampled
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.problem import problem_from_id
@@ -19,7 +20,7 @@ KERNELS = (
 GEMM_KERNELS = gemm_pool("bf16", "rcr", arch="gfx950", rules="default")
 
 
-@pytest.mark.parametrize("name", list_problem_sets())
+@pytest.mark.parametrize("name", sampled(list_problem_sets(), every=4))
 def test_problems_are_parsed_from_test_ids(name: str) -> None:
     for place, problem in enumerate(load_problem_set(name).problems):
         kernels = GEMM_KERNELS if problem.op == "gemm" else KERNELS

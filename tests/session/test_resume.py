@@ -24,7 +24,6 @@ from tests.pytest_project import (
     end_of,
     twice,
 )
-from tile_oracle.session.outcome import Outcome
 
 ALL_PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""
@@ -131,23 +130,6 @@ def test_an_interrupted_run_ends_cleanly_and_resumes(four: Project) -> None:
     assert twice(again).empty
 
 
-@pytest.mark.slow
-def test_an_interrupted_distributed_run_ends_cleanly(four: Project) -> None:
-    process, begin = four.start_held(3, *SWEEP, "-n2")
-    workers = list(children(process.pid))
-    process.send_signal(signal.SIGINT)
-    finished = end_of(process)
-    assert finished.status == 2
-    assert finished.output.count("tile-oracle: four ===") == 1
-    assert "; stopped early: interrupted" in finished.output
-    wait_until(lambda: all(map(has_ended, workers)))
-    records = four.records()
-    assert passed_in(begin) <= pairs(records)
-    # The workers had stopped before the report was written, so it has all records.
-    assert f"4 problems, {len(pairs(records))} pairs measured" in finished.output
-    assert twice(records).empty
-
-
 # ---- kill -9 ----------------------------------------------------------------------------------------
 
 
@@ -232,14 +214,6 @@ def test_a_budget_stops_between_problems_and_resume_continues(four: Project, mor
     assert "stopped early" not in second.output
     assert len(pairs(four.records())) == 8
     assert twice(four.records()).empty
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
-def test_a_budget_spent_before_the_first_pair_is_not_a_pass(four: Project, more: tuple[str, ...]) -> None:
-    done = four.pytest("--problem-set", "four.csv", *TWO_KERNELS, *more, "--budget", "1ms")
-    assert done.status == Outcome.INCOMPLETE
-    assert "nothing was measured: the budget of 1ms is spent" in done.output
 
 
 @pytest.mark.slow

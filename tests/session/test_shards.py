@@ -48,13 +48,3 @@ def test_the_parts_merge_into_the_whole_session(make_project: Callable[[], Proje
     assert all(problems)
     assert sum(map(len, problems)) == len(set.union(*problems)) == len(recorded.problems)
     assert sum(map(len, parts)) == len(load_records(recorded.oracle))
-
-
-@pytest.mark.slow
-def test_another_part_does_not_resume_this_one(make_project: Callable[[], Project]) -> None:
-    recorded: Recorded = make_recorded(make_project())
-    assert recorded.project.pytest(*REPLAYED, "--shard=1/2").status == 0
-    (run,) = (recorded.project.folder / "reports").iterdir()
-    assert "-shard1of2-" in run.name
-    done = recorded.project.pytest(*REPLAYED, "--shard=2/2", "--resume")
-    assert "(new: there is no run to resume)" in done.output

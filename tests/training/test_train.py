@@ -77,19 +77,6 @@ def test_held_out_problems_are_predicted_by_a_model_trained_without_them(records
     assert found.reindex(expected.index).to_numpy() == pytest.approx(expected.to_numpy())
 
 
-@pytest.mark.slow
-def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
-    problems, kernels = make_problems(9), make_kernels()
-    records = make_records(problems[:8], kernels[:6], arch="cpu")
-    failed = make_records(problems[8:], kernels[:6], arch="cpu").assign(status="crash", latency_ms=None)
-    table = out_of_fold(pd.concat([records, failed], ignore_index=True), "cpu", pool=kernels)
-    assert len(table) == 9 * len(kernels)
-    assert not table.duplicated(["problem", "kernel"]).any()
-    assert set(table.loc[table["problem"] == problems[8].id, "fold"]) == {-1}
-    assert np.isfinite(table["predicted_tflops"]).all()
-    assert table["fold"].max() == 4
-
-
 @pytest.mark.parametrize(
     ("op", "arch", "has_code", "several", "name"),
     [
@@ -109,13 +96,6 @@ def test_the_suited_recipe_of_an_operation_and_architecture(
     op: str, arch: str, has_code: bool, several: bool, name: str
 ) -> None:
     assert suited_recipe(op, arch, has_code=has_code, several=several) == name
-
-
-@pytest.mark.slow
-def test_the_recipe_is_the_suited_one_by_default(records: pd.DataFrame) -> None:
-    few = records[records["problem"].isin(records["problem"].unique()[:4])]
-    assert train(few, n_splits=2).spec.recipe == "physical"
-    assert train(few.assign(arch="sm_90"), n_splits=2).spec.recipe == "lambdarank"
 
 
 def test_one_problem_cannot_be_cross_validated() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.verify.findings import Report
@@ -174,6 +174,7 @@ s_cmp_lt_i32 s12, {rounds}
 s_cbranch_scc1 .LBB0_1"""
 
 
+@settings(max_examples=12)
 @given(slots=st.integers(2, 6), ahead=st.integers(1, 5), wait=st.integers(0, 6))
 def test_a_ring_of_buffers_is_read_from_its_addresses(slots: int, ahead: int, wait: int) -> None:
     """For an unknown number of rounds. A tile has landed if at most the copies behind it are in flight; its

@@ -288,7 +288,7 @@ def test_files_one_after_another_keep_their_own_settings() -> None:
     assert finding.line == large.count("\n") + 5
 
 
-@pytest.mark.parametrize("told", ["[" * 5000, "a: [", "amdhsa.kernels: 1"])
+@pytest.mark.parametrize("told", ["[" * 1000, "a: [", "amdhsa.kernels: 1"])
 def test_damaged_metadata_is_refused_in_one_line(told: str) -> None:
     text = f"{_FRAME.format(body='')}\t.amdgpu_metadata\n{told}\n\t.end_amdgpu_metadata\n"
     with pytest.raises(BuildError, match="metadata is damaged: compile it again"):
