@@ -124,10 +124,7 @@ class ZigWheel:
     def assemble(self, source: str, output: str, arch: str) -> tuple[tuple[str, ...], ...]:
         """Returns the commands that make a code object of an AMD GPU's assembly."""
         target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={arch}")
-        return (
-            (self.zig, "clang", *target, "-c", source, "-o", "kernel.o"),
-            self.link("kernel.o", output),
-        )
+        return ((self.zig, "clang", *target, "-c", source, "-o", "kernel.o"), self.link("kernel.o", output))
 
     def prepare(self, work: Path) -> None:
         """Adds clang's own headers to a work folder."""

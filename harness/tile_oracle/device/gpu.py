@@ -149,10 +149,7 @@ class GpuDevice(Device):
             return self._launched(problem, binary, partial(self._apply, given))
 
     def _launched(
-        self,
-        problem: Problem,
-        binary: Path,
-        run: Callable[[LoadedKernel, Run], CheckResult],
+        self, problem: Problem, binary: Path, run: Callable[[LoadedKernel, Run], CheckResult]
     ) -> CheckResult:
         """Returns the result of `run`, or why the kernel cannot be loaded or launched."""
         try:

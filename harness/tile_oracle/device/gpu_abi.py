@@ -83,20 +83,15 @@ def read_launch_info(data: bytes) -> LaunchInfo:
     version, threads, lds_bytes, flags, direction, *tile, merge = _INFO.unpack_from(data)
     if version != ABI_VERSION:
         raise ValueError(f"its GPU ABI is {version}, tile-oracle's {ABI_VERSION}")
-    if not (
-        1 <= threads <= 1024 and lds_bytes >= 0 and 0 <= direction < len(_COMPUTED) and min(*tile, merge) >= 1
-    ):
+    known = 1 <= threads <= 1024 and lds_bytes >= 0 and 0 <= direction < len(_COMPUTED)
+    if not known or min(*tile, merge) < 1:
         raise ValueError(f"{LAUNCH_INFO} holds numbers that no kernel has")
-    return LaunchInfo(
-        threads,
-        lds_bytes,
-        bool(flags & _TWO_STAGE),
-        bool(flags & _SPLIT_IMAGE),
-        _COMPUTED[direction],
-        (tile[0], tile[1], tile[2]),
-        merge,
-        bool(flags & _PERSISTENT),
+    two_stage, split_image, persistent = (
+        bool(flags & one) for one in (_TWO_STAGE, _SPLIT_IMAGE, _PERSISTENT)
     )
+    m, n, k = tile
+    of_launch = (threads, lds_bytes, two_stage, split_image, _COMPUTED[direction])
+    return LaunchInfo(*of_launch, (m, n, k), merge, persistent)
 
 
 @dataclass(frozen=True)

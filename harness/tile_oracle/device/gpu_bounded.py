@@ -10,18 +10,13 @@ repeating  Operands and result repeat after some rows, so a reference of few row
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tile_oracle.device.bounded_rows import (
-    BoundedRows,
-    Repeated,
-    host_threads,
-    rows_by_columns,
-    transposed,
-)
+from tile_oracle.device.bounded_rows import BoundedRows, Repeated, host_threads, rows_by_columns, transposed
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
 from tile_oracle.device.loaded_run import Launches
@@ -181,17 +176,10 @@ class BoundedData(GpuData):
     def changes(self, count: int) -> list[Launches]:
         """Of values that `renew` replaces."""
         first, (content, *_) = self.sets[0].inputs[0].address, self._turns[0]
-        places = [i % len(self._changing) for i in range(count)]
+        places = itertools.islice(itertools.cycle(zip(self._changing, content, strict=True)), count)
         return [
-            (
-                self._work.negation(
-                    self.problem,
-                    self._changing[place],
-                    first + self._changing[place] * self._size,
-                    len(content[place]),
-                ),
-            )
-            for place in places
+            (self._work.negation(self.problem, at, first + at * self._size, len(values)),)
+            for at, values in places
         ]
 
 

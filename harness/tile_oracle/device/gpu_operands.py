@@ -68,17 +68,11 @@ class Operands(GpuData):
     def changed(self) -> bool:
         """Returns whether operands no longer have the expected results: a kernel has written to them.
         Overwrites the outputs. Takes as long as making the expected results."""
-        return not all(
-            self._work.gives(
-                self.problem,
-                checked.inputs[0].address,
-                checked.inputs[1].address,
-                checked.out.address,
-                address,
-                checked.sample,
-            )
-            for checked, address in ((one, _address(one)) for one in self.sets)
-        )
+        for one in self.sets:
+            first, second, out = (buffer.address for buffer in (*one.inputs, one.out))
+            if not self._work.gives(self.problem, first, second, out, _address(one), one.sample):
+                return True
+        return False
 
     def renew(self) -> None:
         self._round += 1

@@ -216,13 +216,7 @@ class DeviceWork:
         return self._scaling("to_negate", axes, seeds, (0, 1, 0, 1, 0, 0, 1), problem.dtype, address)
 
     def _scaling(
-        self,
-        name: str,
-        axes: Axes,
-        seeds: tuple[int, int],
-        numbers: Sequence[int],
-        dtype: str,
-        address: int,
+        self, name: str, axes: Axes, seeds: tuple[int, int], numbers: Sequence[int], dtype: str, address: int
     ) -> Launch:
         steps = (_FourLong(*axes.extents), _FourLong(*axes.one), _FourLong(*axes.other))
         factors = _Factors(*steps, *seeds, *numbers, _dtype(dtype.partition("_")[0]))

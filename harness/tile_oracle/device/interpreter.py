@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -43,37 +43,13 @@ _DTYPES = {**LANGUAGE, "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2"}
 """Triton's name of a pointer's type -> the name that the interpreter reads from a tensor."""
 
 
-@dataclass(frozen=True)
-class _Array:
-    """As much of a tensor as the interpreter asks for."""
-
-    address: int
-    dtype: str
-
-    def data_ptr(self) -> int:
-        return self.address
-
-    def untyped_storage(self) -> _Array:
-        return self
-
-    def cpu(self) -> _Array:
-        return self
-
-    def new_empty(self, *_: Any, **__: Any) -> _Array:
-        return self
-
-    def set_(self, *_: Any) -> None: ...
-
-    def copy_(self, *_: Any) -> None: ...
-
-    def storage_offset(self) -> int:
-        return 0
-
-    def size(self) -> tuple[int, ...]:
-        return (1,)
-
-    def stride(self) -> tuple[int, ...]:
-        return (1,)
+def _array(address: int, dtype: str) -> SimpleNamespace:
+    """Returns as much of a tensor as the interpreter asks for."""
+    made = SimpleNamespace(dtype=dtype, data_ptr=lambda: address, storage_offset=lambda: 0)
+    made.size = made.stride = lambda: (1,)
+    for name in ("untyped_storage", "cpu", "new_empty", "set_", "copy_"):
+        setattr(made, name, lambda *_, **__: made)
+    return made
 
 
 @dataclass(frozen=True)
@@ -186,7 +162,7 @@ def _run(
     for name, type_, value in launch["arguments"]:
         if isinstance(value, dict):
             place = arrays[value["pointer"]].address + evaluate(value["offset"], values)
-            arguments[name] = _Array(place, _DTYPES[type_.removeprefix("*")])
+            arguments[name] = _array(place, _DTYPES[type_.removeprefix("*")])
         else:
             arguments[name] = _scalar(value) if isinstance(value, float) else evaluate(value, values)
     function[tuple(evaluate(axis, values) for axis in launch["grid"])](**arguments)

@@ -273,12 +273,7 @@ class Worker:
             changes += ("inputs",) if self._device.inputs_changed() else ()
         if self._slot is not None:
             self._slot.end()
-        settled = {
-            "settled": token,
-            "dirty": changes,
-            "unfair": report.unfair,
-            "processes": report.processes,
-        }
+        settled = {"settled": token, "dirty": changes, "unfair": report.unfair, "processes": report.processes}
         self._channel.send(answer, settled)
 
 

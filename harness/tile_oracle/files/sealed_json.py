@@ -106,10 +106,7 @@ def without_seal(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_seal(
-    document: Mapping[str, Any],
-    path: Path | str,
-    error: type[HarnessError],
-    fix: str = _FIX,
+    document: Mapping[str, Any], path: Path | str, error: type[HarnessError], fix: str = _FIX
 ) -> bool:
     """Returns whether the document has a digest (those of older versions have none).
 

@@ -82,10 +82,7 @@ def vouch_for(folder: Path, names: Iterable[str], error: type[HarnessError]) -> 
         _write_manifest(folder, manifest, {**manifest[FILES], **_digests(folder, names, error)}, error)
 
 
-def seal_folder(
-    folder: Path,
-    error: type[HarnessError],
-) -> int:
+def seal_folder(folder: Path, error: type[HarnessError]) -> int:
     """Writes digests of all files of a model folder to its manifest and returns their number.
 
     Existing digests are replaced; nothing else changes. Raises `error`.

@@ -14,14 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tile_oracle.verify.instructions import Instruction, Matrix
-from tile_oracle.verify.registers import (
-    EXEC,
-    M0,
-    SCALAR_REGISTERS,
-    VCC,
-    VECTOR_REGISTERS,
-    register_names,
-)
+from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, VCC, VECTOR_REGISTERS, register_names
 
 _LONGEST_MATRIX = 20
 _LONGEST_OTHER = 5

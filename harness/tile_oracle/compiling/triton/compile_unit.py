@@ -15,12 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.compiling.triton.user_file import (
-    FileFailure,
-    import_declarations,
-    jit_function,
-    one_line,
-)
+from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations, jit_function, one_line
 from tile_oracle.errors import HarnessError
 from tile_oracle.triton.archive import write_archive
 from tile_oracle.triton.dtypes import LANGUAGE

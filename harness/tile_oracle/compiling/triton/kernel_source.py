@@ -11,12 +11,7 @@ from tile_oracle.compiling.isa import GPU_TARGETS, Isa
 from tile_oracle.compiling.kernel_source import TRITON, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.compiling.triton.child_process import HOW_TO_GET_TRITON
-from tile_oracle.compiling.triton.description import (
-    Description,
-    ask_pruning,
-    describe_file,
-    read_description,
-)
+from tile_oracle.compiling.triton.description import Description, ask_pruning, describe_file, read_description
 from tile_oracle.compiling.triton.toolchain import TritonToolchain, find_interpreter, find_triton
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder

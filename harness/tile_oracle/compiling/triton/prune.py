@@ -17,12 +17,7 @@ from typing import Any
 
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling.triton.specify import autotuner, prunes
-from tile_oracle.compiling.triton.user_file import (
-    FileFailure,
-    import_declarations,
-    one_line,
-    write_answer,
-)
+from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations, one_line, write_answer
 from tile_oracle.problem import problem_from_id
 from tile_oracle.triton.dtypes import LANGUAGE, POINTED
 from tile_oracle.triton.expression import Expression, evaluate

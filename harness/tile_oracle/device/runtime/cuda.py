@@ -5,13 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 
-from tile_oracle.device.runtime.driver import (
-    CUDA,
-    DeviceProperties,
-    Driver,
-    RuntimeMissing,
-    symbols_of,
-)
+from tile_oracle.device.runtime.driver import CUDA, DeviceProperties, Driver, RuntimeMissing, symbols_of
 from tile_oracle.device.runtime.settings import Setting
 
 LIBRARY = "libcuda.so.1"

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from tile_oracle.device.runtime.settings import Setting, Settings
 
-_V, _I, _S = c_void_p, c_int, c_size_t
+_V, _I, _S, _L = c_void_p, c_int, c_size_t, c_ulonglong
 _CALLS: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
     "init": ((c_uint,), "cuInit", "hipInit"),
     "driver_version": ((_V,), "cuDriverGetVersion", "hipRuntimeGetVersion"),
@@ -45,11 +45,7 @@ _CALLS: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
     "event_elapsed": ((_V, _V, _V), "cuEventElapsedTime", "hipEventElapsedTime"),
     "capture_begin": ((_V, _I), "cuStreamBeginCapture_v2", "hipStreamBeginCapture"),
     "capture_end": ((_V, _V), "cuStreamEndCapture", "hipStreamEndCapture"),
-    "graph_instantiate": (
-        (_V, _V, c_ulonglong),
-        "cuGraphInstantiateWithFlags",
-        "hipGraphInstantiateWithFlags",
-    ),
+    "graph_instantiate": ((_V, _V, _L), "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"),
     "graph_launch": ((_V, _V), "cuGraphLaunch", "hipGraphLaunch"),
     "graph_exec_destroy": ((_V,), "cuGraphExecDestroy", "hipGraphExecDestroy"),
     "graph_destroy": ((_V,), "cuGraphDestroy", "hipGraphDestroy"),
@@ -330,14 +326,14 @@ class Driver(ABC):
     def capture(self, launches: Sequence[Launch | LibraryLaunch], count: int) -> int:
         """Makes an executable graph of the launches, repeated `count` times."""
         self.call("capture_begin", self.stream, CAPTURE_THREAD_LOCAL)
-        graph = 0
+        graph = c_void_p()
         try:
             calls = [self._ready(launch) for launch in launches]
             for _ in range(count):
                 for what, start in calls:
                     self._check(what, start())
         finally:
-            graph = self._capture_end()
+            self.call("capture_end", self.stream, byref(graph))
         try:
             return self._handle("graph_instantiate", graph, 0)
         finally:
@@ -348,11 +344,6 @@ class Driver(ABC):
         if isinstance(launch, LibraryLaunch):
             return launch.what, partial(launch.start, self.stream)
         return self.symbols["launch"], partial(self._functions["launch"], *self._operands(launch))
-
-    def _capture_end(self) -> int:
-        graph = c_void_p()
-        self.call("capture_end", self.stream, byref(graph))
-        return graph.value or 0
 
     def launch_graph(self, executable: int) -> None:
         """Starts a graph on the stream."""

@@ -6,13 +6,7 @@ import ctypes
 import re
 from ctypes import c_char_p, c_int, c_void_p
 
-from tile_oracle.device.runtime.driver import (
-    HIP,
-    DeviceProperties,
-    Driver,
-    RuntimeMissing,
-    symbols_of,
-)
+from tile_oracle.device.runtime.driver import HIP, DeviceProperties, Driver, RuntimeMissing, symbols_of
 from tile_oracle.device.runtime.settings import Setting
 
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
