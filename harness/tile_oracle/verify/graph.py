@@ -108,21 +108,16 @@ def reverse_postorder(graph: Graph) -> list[int]:
 def shortest_path(graph: Graph, begin: int, end: int) -> tuple[int, ...]:
     """Returns the blocks on a shortest path of at least one edge; the block itself when it is not in a
     cycle."""
-    came: dict[int, int] = {}
-    queue = deque([begin])
-    while queue:
-        number = queue.popleft()
-        for following in graph.blocks[number].successors:
-            if following in came:
-                continue
-            came[following] = number
+    paths: deque[tuple[int, ...]] = deque([(begin,)])
+    seen: set[int] = set()
+    while paths:
+        path = paths.popleft()
+        for following in graph.blocks[path[-1]].successors:
             if following == end:
-                path = [end]
-                while True:
-                    path.append(came[path[-1]])
-                    if path[-1] == begin:
-                        return tuple(reversed(path))
-            queue.append(following)
+                return (*path, end)
+            if following not in seen:
+                seen.add(following)
+                paths.append((*path, following))
     return (begin,) if begin == end else ()
 
 

@@ -153,11 +153,8 @@ class LdsAccesses:
             return None
         if before == _READ:
             if crossed:
-                return (
-                    "read-across",
-                    "LDS is written, and a read from before the barrier may be outstanding",
-                    False,
-                )
+                what = "LDS is written, and a read from before the barrier may be outstanding"
+                return "read-across", what, False
             return "race", "LDS is written without a barrier since it was read", False
         # A write that is outstanding at a barrier is found there.
         if states & (IN_FLIGHT | LANDED):

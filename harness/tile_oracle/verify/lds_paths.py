@@ -315,11 +315,9 @@ class _Paths:
     def _feasible(self, block: Block, values: Values) -> tuple[int, ...]:
         """Returns the successors that the values allow. If the waves differ, all of them."""
         successors, last = block.successors, self._code[block.end - 1]
-        if len(successors) != 2 or not last.conditional:
-            return successors
         name = last.line.mnemonic
         condition = _CONDITIONS.get(name[:13])
-        if condition is None:
+        if len(successors) != 2 or condition is None:
             return successors
         parts = [values.get(number) for number in condition]
         if condition == EXEC_NUMBERS and self._full[block.end - 1]:

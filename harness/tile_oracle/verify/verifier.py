@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tile_oracle.verify import counters, lds_accesses, wait_states
 from tile_oracle.verify.assembly import Assembly, Function, parse_assembly
@@ -177,17 +178,12 @@ class _Verification:
 
     def _finding(self, at: int, defect: Defect) -> Finding:
         line = self._code[at].line
-        cause = None if defect.cause is None else self._code[defect.cause].line
-        return Finding(
-            defect.rule,
-            self._function.name,
-            line.number,
-            line.text,
-            defect.what,
-            0 if cause is None else cause.number,
-            "" if cause is None else cause.text,
-            () if defect.cause is None else self._path(defect.cause, at),
-        )
+        found = Finding(defect.rule, self._function.name, line.number, line.text, defect.what)
+        if defect.cause is None:
+            return found
+        cause = self._code[defect.cause].line
+        path = self._path(defect.cause, at)
+        return replace(found, cause_line=cause.number, cause=cause.text, path=path)
 
     def _path(self, begin: int, end: int) -> tuple[str, ...]:
         """Returns the names of the blocks on a shortest path between two instructions."""

@@ -53,15 +53,17 @@ class Settings:
 
     def _read(self, setting: Setting) -> bytes | None:
         value = ctypes.create_string_buffer(max(64, setting.size))
-        number = () if setting.number is None else (ctypes.c_int(setting.number),)
-        order = (self._stream, *number, value) if setting.of_stream else (value, *number)
+        order = (self._stream, *_number(setting), value) if setting.of_stream else (value, *_number(setting))
         failed = getattr(self._library, setting.getter)(*order)
         return None if failed else value.raw[: setting.size]
 
     def _write(self, setting: Setting, value: bytes) -> None:
-        number = () if setting.number is None else (ctypes.c_int(setting.number),)
-        set_ = getattr(self._library, setting.setter)
+        given: Any = ctypes.c_size_t(int.from_bytes(value, "little"))
         if setting.of_stream:
-            set_(self._stream, *number, ctypes.create_string_buffer(value, 64))
-        else:
-            set_(*number, ctypes.c_size_t(int.from_bytes(value, "little")))
+            given = ctypes.create_string_buffer(value, 64)
+        stream = (self._stream,) if setting.of_stream else ()
+        getattr(self._library, setting.setter)(*stream, *_number(setting), given)
+
+
+def _number(setting: Setting) -> tuple[ctypes.c_int, ...]:
+    return () if setting.number is None else (ctypes.c_int(setting.number),)
