@@ -116,4 +116,4 @@ def test_a_stopped_session_does_not_block_the_others(
         builder._timeout_s = 0.2  # its compilers keep the usual one
         result = builder.need(make_kernel())
     assert result.status == "ok"
-    held.release()
+    held.close()

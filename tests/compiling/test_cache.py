@@ -70,7 +70,7 @@ def test_a_key_is_locked_once(tmp_path: Path) -> None:
     lock = one.try_lock(KEY)
     assert two.try_lock(KEY) is None
     assert two.try_lock(content_key({"source": "other"})) is not None
-    lock.release()
+    lock.close()
     again = two.try_lock(KEY)
     assert again is not None
     assert one.try_lock(KEY) is None

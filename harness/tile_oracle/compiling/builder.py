@@ -49,14 +49,6 @@ class BuildStats:
     compile_seconds: float = 0.0
 
 
-class _Compile(Job):
-    """A kernel that is waiting for a compiler."""
-
-    def __init__(self, kernel: Kernel, unit: str, key: str, future: Future[BuildResult]) -> None:
-        self.kernel, self.unit, self.key, self.future = kernel, unit, key, future
-        self.locked_since: float | None = None
-
-
 class Builder:
     """Builds kernels for one architecture.
 
@@ -119,10 +111,10 @@ class Builder:
             self._compiler = Compiler(found.source, found.toolchain, found.isa, self.cache, timeout_s)
         if runs_here and arch == "cpu":
             check_runs_code(self.cache.folder if found.prebuilt is None else found.prebuilt.folder)
-        self._queue = JobQueue[_Compile](jobs or max(1, usable_cores() - 1), self._run, self._fail)
+        self._queue = JobQueue(jobs or max(1, usable_cores() - 1), self._run, self._fail)
         self._lock = threading.Lock()
         self._futures: dict[Kernel, Future[BuildResult]] = {}
-        self._compiles: dict[Kernel, _Compile] = {}
+        self._compiles: dict[Kernel, Job] = {}
         self._closed = False
         self._stats = BuildStats()
         self._began = time.time()
@@ -156,7 +148,7 @@ class Builder:
             self._count(done)
             future.set_result(done)
         else:
-            job = _Compile(kernel, *done, future)
+            job = Job(kernel, *done, future)
             with self._lock:
                 self._compiles[kernel] = job
             self._queue.add(job)
@@ -219,7 +211,7 @@ class Builder:
     ) -> None:
         self.close()
 
-    def _run(self, job: _Compile) -> bool:
+    def _run(self, job: Job) -> bool:
         """Builds a job. Returns False while another session or thread builds the same binary."""
         lock = None if self.cache.find(job.key) else self.cache.try_lock(job.key)
         if lock is None and self.cache.find(job.key) is None:
@@ -232,7 +224,7 @@ class Builder:
         self._finish(job, result)
         return True
 
-    def _finish(self, job: _Compile, result: BuildResult) -> None:
+    def _finish(self, job: Job, result: BuildResult) -> None:
         self._count(result)
         with self._lock:
             self._compiles.pop(job.kernel, None)
@@ -241,7 +233,7 @@ class Builder:
         with suppress(Exception):
             job.future.set_result(result)
 
-    def _fail(self, job: _Compile, error: Exception) -> None:
+    def _fail(self, job: Job, error: Exception) -> None:
         with self._lock:
             self._compiles.pop(job.kernel, None)
         with suppress(Exception):

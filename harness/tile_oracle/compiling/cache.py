@@ -24,7 +24,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,22 +127,21 @@ class BuildCache:
                 os.utime(folder)
         return CacheEntry(folder / self._binary, len(content), facts)
 
-    def try_lock(self, key: str) -> KeyLock | None:
-        """Locks a key for building; None while another session holds the lock. Raises BuildError."""
+    def try_lock(self, key: str) -> ExitStack | None:
+        """Locks a key for building, until the stack is closed or this process exits, even by a crash; None
+        while another session holds the lock. Raises BuildError."""
         path = self._place(key, ".lock")
         with self.writing():
             make_folder(path.parent)
             while True:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                is_free = False
-                try:
-                    is_free = take(descriptor)
-                    if is_free and _is_still(path, descriptor):
-                        return KeyLock(path, os.dup(descriptor))
-                finally:
-                    os.close(descriptor)
-                if not is_free:
-                    return None
+                with ExitStack() as held:
+                    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                    held.callback(os.close, descriptor)
+                    if not take(descriptor):
+                        return None
+                    if _is_still(path, descriptor):
+                        held.callback(_remove, path)  # so that lock files do not accumulate
+                        return held.pop_all()
                 # The previous holder removed the file after we opened it and before we locked it.
 
     @contextmanager
@@ -226,30 +225,12 @@ class BuildCache:
             yield
 
 
-class KeyLock:
-    """The lock on building one key, held until `release` or until this process exits, even by a crash."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """Releases the lock and removes its file, so that lock files do not accumulate."""
-        with suppress(OSError):
-            self._path.unlink()
-        os.close(self._descriptor)
-
-    def __enter__(self) -> KeyLock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    mine = os.fstat(descriptor)
-    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    return False

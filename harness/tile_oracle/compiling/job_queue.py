@@ -5,27 +5,36 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Generic, TypeVar
+from dataclasses import dataclass
 
+from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel
 
 _POLL_S = 0.02
 
 
+@dataclass(eq=False)
 class Job:
-    """A queued job. urgent: a caller is blocked on it."""
+    """A kernel that waits for a compiler. urgent: a caller is blocked on it. locked_since: when another
+    session was first seen to build it."""
 
-    urgent = False
+    kernel: Kernel
+    unit: str
+    key: str
+    future: Future[BuildResult]
+    urgent: bool = False
+    locked_since: float | None = None
 
 
-J = TypeVar("J", bound=Job)
-
-
-class JobQueue(Generic[J]):
+class JobQueue:
     """Jobs in order, urgent ones first. Threads start on demand."""
 
-    def __init__(self, threads: int, run: Callable[[J], bool], fail: Callable[[J, Exception], None]) -> None:
+    def __init__(
+        self, threads: int, run: Callable[[Job], bool], fail: Callable[[Job, Exception], None]
+    ) -> None:
         """`run` runs a job; when it returns False, the job is queued again after a short wait.
 
         `fail` gets the reason why a job failed: the exception of `run`, or BuildError for a closed queue.
@@ -33,12 +42,12 @@ class JobQueue(Generic[J]):
         self._run, self._fail = run, fail
         self._most_threads = self._at_once = threads
         self._changed = threading.Condition()
-        self._waiting: deque[J] = deque()
+        self._waiting: deque[Job] = deque()
         self._threads: list[threading.Thread] = []
         self._idle = self._busy = 0
         self._closed = False
 
-    def add(self, job: J) -> None:
+    def add(self, job: Job) -> None:
         """Appends a job."""
         with self._changed:
             closed = self._closed
@@ -52,7 +61,7 @@ class JobQueue(Generic[J]):
         if closed:
             self._fail(job, BuildError("the builder is closed"))
 
-    def hurry(self, job: J) -> None:
+    def hurry(self, job: Job) -> None:
         """Moves a waiting job to the front."""
         with self._changed:
             if not job.urgent:
@@ -105,7 +114,7 @@ class JobQueue(Generic[J]):
             if not done:
                 self._put_back(job)
 
-    def _put_back(self, job: J) -> None:
+    def _put_back(self, job: Job) -> None:
         with self._changed:
             if not self._closed:
                 # Not in the queue meanwhile: other threads could not run it either.
