@@ -7,7 +7,7 @@ import re
 from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.lost_time import losing_slices, lost_times
+from tile_oracle.report.lost_time import losing_slices
 
 _WORST = 3
 
@@ -36,17 +36,7 @@ def is_it_good(data: ReportData) -> list[str]:
         f"The picks reach {words.percent(mean)} of the oracle on average over "
         f"{words.count(figures.covered, 'problem')}."
     ]
-    judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
-    beside = [
-        _beside(mean, other, name)
-        for name, other in (
-            ("the baseline", None if judged is None else judged.baseline),
-            ("the winners of one sweep", data.repeatability_percent),
-            ("the best single kernel for all problems", data.fixed_mean_percent),
-            *wording.others(data),
-        )
-        if other is not None
-    ]
+    beside = [_beside(mean, other, name) for name, other in wording.beside(data)]
     if beside:
         sentences.append(f"That is {words.listed(beside)}.")
     weighted = data.time_weighted_percent
@@ -106,7 +96,7 @@ def where_it_fails(data: ReportData) -> list[str]:
     if failed:
         picks = words.count(failed, "pick")
         sentences.append(Sentence(f"{picks} failed: no time to compare, efficiency 0.", (picks, "#problems")))
-    lost = lost_times(data.selection)
+    lost = data.lost
     total = float(lost["lost_us"].sum()) if len(lost) else 0.0
     if not data.efficiency.covered:
         return ["No pick was measured."]

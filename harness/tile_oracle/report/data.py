@@ -175,9 +175,14 @@ class ReportData:
         return sources_by_problem(self.final, self.selection)
 
     @cached_property
+    def lost(self) -> pd.DataFrame:
+        """The time that each pick loses (report.lost_time.lost_times)."""
+        return lost_times(self.selection)
+
+    @property
     def time_weighted_percent(self) -> float | None:
         """Total time of the oracles / total time of the picks, in percent; picks that failed have no time."""
-        return time_weighted_percent(lost_times(self.selection))
+        return time_weighted_percent(self.lost)
 
     @cached_property
     def pickers(self) -> tuple[PickerFigures, ...]:

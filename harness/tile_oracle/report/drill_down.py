@@ -30,7 +30,6 @@ from tile_oracle.problem import problem_from_id
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.pictures import limits, under_the_roof
 from tile_oracle.report.terms import anchor
 
@@ -183,7 +182,7 @@ Part = tuple[str, Sequence[tuple[str, ...]], Sequence[tuple[str, ...]]]
 def in_order(data: ReportData) -> pd.DataFrame:
     """Returns the selection, with `lost_us`: failed picks first, then most lost time first, then the
     others."""
-    lost = lost_times(data.selection).set_index("problem")["lost_us"]
+    lost = data.lost.set_index("problem")["lost_us"]
     covered = data.selection["coverage"] == COVERED
     failed = covered & (data.selection["efficiency"] == 0)
     order = data.selection["problem"].map(lost).astype("float64").where(~failed, np.inf)

@@ -15,8 +15,6 @@ from tile_oracle.report.data import ReportData
 from tile_oracle.report.sources import source_figures
 
 EFFICIENCY, TIME_WEIGHTED, FOUND = "efficiency", "time-weighted", "oracle found"
-SINGLE, ONE_SWEEP = "best single kernel, used for every problem", "winners of one sweep"
-"""What efficiencies are compared with: data.fixed_mean_percent and data.repeatability_percent."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +31,12 @@ def figure_groups(data: ReportData) -> list[Group]:
     groups = _judged(data) if data.efficiency.covered else []
     compared = []
     if data.fixed_mean_percent is not None:
-        compared.append((SINGLE, words.percent(data.fixed_mean_percent)))
+        compared.append(
+            ("best single kernel, used for every problem", words.percent(data.fixed_mean_percent))
+        )
     if data.repeatability_percent is not None:
         again = words.percent(data.repeatability_percent)
-        compared.append((ONE_SWEEP, f"{again} (re-timed)"))
+        compared.append(("winners of one sweep", f"{again} (re-timed)"))
     groups += [Group("to compare", compared)] if compared else []
     over_median, over_worst = speed_ups(data)
     if over_median is not None:

@@ -13,9 +13,8 @@ from tile_oracle.pages import words
 from tile_oracle.pages.charts import Plot
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.figures import EFFICIENCY, ONE_SWEEP, efficiencies
+from tile_oracle.report.figures import EFFICIENCY, efficiencies
 
-SINGLE = "best single kernel"
 _WIDTH, _SIDE, _TRACK, _ROW = 480, 14, 46, 17
 _LETTER = 7.0
 """Width of a letter, at most, in the units of the chart."""
@@ -23,18 +22,10 @@ _LETTER = 7.0
 
 def spots(data: ReportData) -> list[tuple[float, str]]:
     """(mean efficiency in percent, name with that) of what stands beside the judged model, lowest first."""
-    judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
-    rest = (
-        (SINGLE, data.fixed_mean_percent),
-        ("baseline", None if judged is None else judged.baseline),
-        *((f"{name} problems", other.mean_percent) for name, other in efficiencies(data)[1:]),
-        *wording.others(data),
-        (ONE_SWEEP, data.repeatability_percent),
-    )
+    apart = ((f"{name} problems", other.mean_percent or 0.0) for name, other in efficiencies(data)[1:])
     known = [
-        (value, f"{words.one_line(name, 40)} {words.percent(value)}")
-        for name, value in rest
-        if value is not None
+        (value, f"{words.one_line(name.removeprefix('the '), 40)} {words.percent(value)}")
+        for name, value in (*wording.beside(data), *apart)
     ]
     return sorted(known, key=lambda spot: spot[0])
 

@@ -28,7 +28,7 @@ from tile_oracle.problem import problem_from_id
 from tile_oracle.report import pictures, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import kernel_facts
-from tile_oracle.report.lost_time import lost_times, shares_by_kind
+from tile_oracle.report.lost_time import shares_by_kind
 from tile_oracle.report.problem_views import drill_cells
 from tile_oracle.report.sources import source_figures
 
@@ -48,7 +48,7 @@ def slices(data: ReportData) -> Sequence[Block]:
 
 def slice_view(data: ReportData) -> Table:
     """Returns a row for each kind of problem."""
-    lost = shares_by_kind(lost_times(data.selection))
+    lost = shares_by_kind(data.lost)
     judged: list[Made] = [
         (Column("covered", "num"), lambda row: whole(row["covered"])),
         (Column("mean", "num"), lambda row: percent(row["mean_percent"])),

@@ -12,7 +12,6 @@ from tile_oracle.judge.verdict import FAILED, IN_SAMPLE, NO_BASELINE, PASSED
 from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData, RunInfo
-from tile_oracle.report.lost_time import lost_times
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _of_oracles(data: ReportData, records: str) -> list[Step]:
     run, found = data.run, []
     if run.replayed or not run.target or not data.selection["oracle_tflops"].notna().any():
         return []
-    if not data.efficiency.covered or (lost_times(data.selection)["lost_us"] > 0).any():
+    if not data.efficiency.covered or (data.lost["lost_us"] > 0).any():
         tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
         found.append(Step("to let tile-oracle pick use the measured best kernels", tune))
         if data.verdict.state == FAILED or data.ranked_by.kind != FOLDER:

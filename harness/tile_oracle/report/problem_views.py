@@ -17,7 +17,7 @@ from tile_oracle.report import wording
 from tile_oracle.report.answers import kind_anchor, problem_anchor
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import drill_down_of
-from tile_oracle.report.lost_time import losing_slices, lost_times
+from tile_oracle.report.lost_time import losing_slices
 
 
 def problems(data: ReportData) -> View:
@@ -43,7 +43,7 @@ def problem_table(data: ReportData, most: int | None = None) -> Table:
         row["problem"]: " ".join(str(at) for at, one in enumerate(members) if row["problem"] in one)
         for row in rows
     }
-    total = sum(lost_times(data.selection)["lost_us"])
+    total = sum(data.lost["lost_us"])
     columns: list[Made] = [
         (Column("problem", "id"), lambda row: replace(drill[row["problem"]], marks=marks[row["problem"]])),
         (Column("efficiency", "num", "TFLOPS of the pick / TFLOPS of the oracle"), _efficiency),
@@ -91,7 +91,7 @@ def _choices(data: ReportData) -> dict[str, dict[str, set[str]]]:
     ids = [str(problem) for problem in data.selection["problem"]]
     of = {one: set(slices_of(problem_from_id(one))) for one in ids}
     kinds = {name: {one for one in ids if name in of[one]} for name in data.slices["slice"]}
-    for loss in losing_slices(lost_times(data.selection)):
+    for loss in losing_slices(data.lost):
         kinds[loss.name] = set.intersection(*(kinds[kind] for kind in loss.kinds))
     sources = {} if data.by_source.empty else data.by_source.groupby("winner")["problem"].agg(set).to_dict()
     return {name: options for name, options in (("kind", kinds), ("fastest source", sources)) if options}

@@ -17,7 +17,6 @@ from tile_oracle.report.drill_down import drill_down_of
 from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_groups
 from tile_oracle.report.hero import hero_line
 from tile_oracle.report.kernel_views import choice, efficiency, kernels, pairs, slices, sources
-from tile_oracle.report.lost_time import lost_times
 from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import pickers_table
 from tile_oracle.report.problem_views import drill_cells, problems
@@ -54,7 +53,7 @@ def header(data: ReportData) -> View:
 
 def _large(data: ReportData) -> list[tuple[str, str, str]]:
     """(figure, its name, a note) of what stands beside the line."""
-    lost, weighted = lost_times(data.selection), data.time_weighted_percent
+    lost, weighted = data.lost, data.time_weighted_percent
     found = [(words.percent(efficiencies(data)[0][1].p10_percent), "P10", "one problem in ten is lower")]
     if weighted is not None:
         total = f"{words.microseconds(float(lost['lost_us'].sum()))} µs"

@@ -106,8 +106,7 @@ def _failures(data: ReportData) -> list[str]:
         for status, members in groups.items():
             lines.append(f"  {status}: {words.count(len(members), 'pair')}")
             for one in members[:_NAMED_FAILURES]:
-                detail = f": {words.one_line(one.detail)}" if one.detail else ""
-                lines.append(f"    {words.short_name(one.kernel)} on {words.one_line(one.problem)}{detail}")
+                lines.append(f"    {wording.failure_line(one)}")
             if len(members) > _NAMED_FAILURES:
                 lines.append(f"    and {len(members) - _NAMED_FAILURES:,} more")
     return lines

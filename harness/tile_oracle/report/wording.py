@@ -11,7 +11,7 @@ import pandas as pd
 from tile_oracle.judge.criteria import FAIL, Criterion
 from tile_oracle.judge.failures import Failure
 from tile_oracle.judge.verdict import FAILED, Verdict
-from tile_oracle.pages.words import count, few, one_line, percent
+from tile_oracle.pages.words import count, few, one_line, percent, short_name
 from tile_oracle.record.final import is_censored
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import ReportData
@@ -118,10 +118,17 @@ def pairs_sentence(data: ReportData) -> str:
     return sentence
 
 
-def others(data: ReportData) -> list[tuple[str, float | None]]:
-    """(name, mean efficiency in percent) of the other pickers but the best single kernel, which every run
-    has, with the number of problems where that is not the model's."""
-    return [(_said_beside(one, data), one.mean_percent) for one in data.beside if one.name != "single"]
+def beside(data: ReportData) -> list[tuple[str, float]]:
+    """(name, mean efficiency in percent) of what stands beside the judged model: the baseline, what one sweep
+    finds, one kernel for all, and the other pickers, with the number of problems where that is another."""
+    judged = next((one for one in data.verdict.criteria if one.name == "mean"), None)
+    found = (
+        ("the baseline", None if judged is None else judged.baseline),
+        ("the winners of one sweep", data.repeatability_percent),
+        ("the best single kernel", data.fixed_mean_percent),
+        *((_said_beside(one, data), one.mean_percent) for one in data.beside if one.name != "single"),
+    )
+    return [(name, value) for name, value in found if value is not None]
 
 
 def _said_beside(one: PickerFigures, data: ReportData) -> str:
@@ -154,6 +161,13 @@ def worst_rows(data: ReportData, number: int) -> list[dict[str, Any]]:
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns the rows of a table as mappings."""
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def failure_line(one: Failure) -> str:
+    """Returns kernel, problem and detail of a failure."""
+    return f"{short_name(one.kernel)} on {one_line(one.problem)}" + (
+        f": {one_line(one.detail)}" if one.detail else ""
+    )
 
 
 def by_status(failures: Iterable[Failure]) -> dict[str, list[Failure]]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tile_oracle.judge.criteria import Criterion
-from tile_oracle.judge.failures import Failure
 from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
@@ -161,7 +160,8 @@ def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) 
     details are not repeated."""
     verdict = data.verdict
     if criterion.name == "new failures":
-        yield from _listed([_failure(one) for one in verdict.new_failures], "failures")
+        failures = [f"{one.status}  {wording.failure_line(one)}" for one in verdict.new_failures]
+        yield from _listed(failures, "failures")
     elif criterion.name == "coverage":
         named = [words.one_line(problem) for problem in verdict.newly_uncovered]
         yield from _listed(named, "covered in the baseline, and not now")
@@ -178,11 +178,6 @@ def _details(data: ReportData, criterion: Criterion, failed: Mapping[str, str]) 
         yield f"  report    {words.one_line(data.run.folder, 1000)}/report.html"
     if data.run.baseline_file:
         yield f"  baseline  {words.one_line(data.run.baseline_file, 1000)}"
-
-
-def _failure(one: Failure) -> str:
-    detail = f": {words.one_line(one.detail)}" if one.detail else ""
-    return f"{one.status}  {words.short_name(one.kernel)} on {words.one_line(one.problem)}{detail}"
 
 
 def _losses(data: ReportData) -> list[str]:
