@@ -61,6 +61,8 @@ PICK, BEST, EAGER, SEARCH, INDUCTOR, HEURISTIC = (
     "Inductor, max-autotune",
     "nvMatmulHeuristics",
 )
+OTHERS = ("agrees", "failed", "race_s")
+"""Columns that are no times."""
 LEADERS = 4
 """Kernels of a session that race: the fastest there, one of which is the best."""
 CORES_A_TUNER = 3
@@ -242,35 +244,46 @@ def captures(
 
 def race_on_gpu(
     asked: Asked, torch: Any, folder: Path, chosen: Mapping[str, Mapping[str, str]], known: frozenset[str]
-) -> list[dict[str, Any]]:
-    """Returns a row of milliseconds a problem, until the time is over. known: what Inductor has tuned."""
+) -> Iterator[dict[str, Any]]:
+    """Yields a row of milliseconds a problem, until the time is over. known: what Inductor has tuned."""
     words = [one for one in f"{asked.kernels},{asked.more}".split(",") if one and one not in LIBRARIES]
     words = [NATIVE if one.endswith(".json") else one for one in words]
     options = TargetOptions(sources=tuple(words), build_dir=asked.setting.kernels)
     target = open_target(asked.setting.target, options)
     offered = (offers_file(folder, name) for name in LIBRARIES)
     target.sources += [Algorithms(load_offers(one), target.arch) for one in offered if one.is_file()]
-    track, rows = Track(torch, Path(target.device_options()["work"])), []
+    track = Track(torch, Path(target.device_options()["work"]))
     for problem in asked.problems:
         if asked.left <= 0:
             break
-        data = track.open(problem)
-        ready: dict[str, Timed] = {}
-        failed: dict[str, str] = {}
-        kernels, compile_it = chosen.get(problem.id, {}), problem.id in known
-        for name, capture in captures(track, target, torch, data, kernels, compile_it):
-            try:
-                ready[name] = track.ready(capture())
-            except Exception as error:  # of PyTorch's compilers or of a driver: the others race without it
-                failed[name] = f"{type(error).__name__}: {error}"[:400]
-                print(problem.id, name, failed[name], flush=True)
-        row: dict[str, Any] = {"problem": problem.id, **track.race(ready)}
-        row["agrees"] = track.agrees(data, operation(torch, problem))
-        row["failed"] = "; ".join(failed)
-        track.close(data, ready)
-        rows.append(row)
+        began, row = asked.left, {"problem": problem.id}
+        try:
+            row |= one_race(track, target, torch, problem, chosen.get(problem.id, {}), problem.id in known)
+        except Exception as error:  # of a driver or of memory: other problems may go
+            row["failed"] = f"{type(error).__name__}: {error}"[:400]
+        yield row | {"race_s": round(began - asked.left, 2)}
     target.close()
-    return rows
+
+
+def one_race(
+    track: Track, target: Target, torch: Any, problem: Problem, kernels: Mapping[str, str], compile_it: bool
+) -> dict[str, Any]:
+    """Returns the milliseconds of a problem's contenders, whether PyTorch agrees, and who failed."""
+    data = track.open(problem)
+    ready: dict[str, Timed] = {}
+    failed: list[str] = []
+    for name, capture in captures(track, target, torch, data, kernels, compile_it):
+        try:
+            ready[name] = track.ready(capture())
+        except Exception as error:  # of PyTorch's compilers or of a driver: the others race without it
+            failed.append(f"{name}: {type(error).__name__}: {error}"[:400])
+    row: dict[str, Any] = dict(track.race(ready))
+    try:
+        row["agrees"] = track.agrees(data, operation(torch, problem))
+    except Exception as error:  # such as memory: the times stand
+        failed.append(f"the check: {type(error).__name__}: {error}"[:400])
+    track.close(data, ready)
+    return row | {"failed": "; ".join(failed)}
 
 
 def single_runs(
@@ -279,10 +292,9 @@ def single_runs(
     records: pd.DataFrame,
     chosen: Mapping[str, Mapping[str, str]],
     known: frozenset[str],
-) -> list[dict[str, Any]]:
-    """Returns the same for a dry run: the session's times of our kernels, single runs of PyTorch's."""
+) -> Iterator[dict[str, Any]]:
+    """Yields the same for a dry run: the session's times of our kernels, single runs of PyTorch's."""
     times = final_measurements(records).set_index(["problem", "kernel"])["latency_ms"]
-    rows = []
     for problem in asked.problems:
         row: dict[str, Any] = {"problem": problem.id}
         row |= {name: times.get((problem.id, kernel)) for name, kernel in chosen.get(problem.id, {}).items()}
@@ -290,9 +302,10 @@ def single_runs(
         found = functions(torch, problem, operands, problem.id in known)
         with torch.no_grad():
             for name, make in found.items():
-                row[name] = time_cpu(partial(make(), *operands))
-        rows.append(row)
-    return rows
+                run = partial(make(), *operands)
+                run()
+                row[name] = time_cpu(run)
+        yield row
 
 
 def with_best(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -301,7 +314,7 @@ def with_best(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     ours = [name for name in table if name == PICK or str(name).startswith("leader ")]
     table[BEST] = table[ours].min(axis=1)
     kept = [name for name in (PICK, BEST, EAGER, SEARCH, INDUCTOR, HEURISTIC) if name in table]
-    return table[[*kept, *(name for name in ("agrees", "failed") if name in table)]]
+    return table[[*kept, *(name for name in OTHERS if name in table)]]
 
 
 def summary(table: pd.DataFrame, seconds: Mapping[str, float], tuned_s: pd.Series) -> pd.DataFrame:
@@ -312,7 +325,7 @@ def summary(table: pd.DataFrame, seconds: Mapping[str, float], tuned_s: pd.Serie
     of the fastest contender / its, in percent. tuning: mean seconds a problem, alone on the machine; beside
     others with the cores divided.
     """
-    names = [name for name in table if name not in ("agrees", "failed")]
+    names = [name for name in table if name not in OTHERS]
     fastest, rows = table[names].min(axis=1), []
     for name in names:
         ratio = (table[name] / table[PICK]).dropna()
@@ -395,7 +408,15 @@ def main(words: Sequence[str] | None = None) -> int:
     known = frozenset(tuning.index[tuning["seconds"].notna()])
     print(f"tuned {len(known)} of {len(asked.problems)}, {asked.left:.0f} s are left", flush=True)
     race = single_runs if dry else race_on_gpu
-    rows = race(asked, torch, records if dry else folder, chosen, known)
+    rows = []
+    try:
+        for row in race(asked, torch, records if dry else folder, chosen, known):
+            rows.append(row)
+            if row.get("failed"):
+                print(row["problem"], row["failed"], flush=True)
+    except KeyboardInterrupt:
+        print(f"interrupted after {len(rows)} problems", flush=True)
+    (out / f"{asked.name}-raced.json").write_text(json.dumps(chosen, indent=1) + "\n")
     table = with_best(rows).assign(tuning_s=tuning["seconds"])
     table.to_csv(out / f"{asked.name}.csv", float_format="%.6g")
     beside_others = tuning["seconds"].drop(list(seconds), errors="ignore")
