@@ -35,13 +35,13 @@ Files of other programs are recognized; docs/formats.md lists all formats.
 
 
 ABOUT = (
-    "Reads published benchmark results, raw logs, files of other tuners and libraries, and tile-oracle's "
-    "records. Rows that contradict themselves, their kernel or the device are refused and counted, with the "
-    "first of each reason. Rows that say that their result is not right get the status wrong."
+    "Reads published benchmark results, raw logs, and files of other tuners and libraries. Rows that "
+    "contradict themselves, their kernel or the device are refused and counted, with the first of each "
+    "reason. Rows that say that their result is not right get the status wrong."
 )
 ARGUMENTS = argument_table(
     f"""
-files FILE...  CSV, JSON, log, parquet file, or a run's folder
+files FILE...  CSV, JSON, log or parquet file
 --arch ARCH!  architecture that was measured, such as gfx950
 -o --out FILE!  parquet file to write; its problems are written beside it, as gfx950_problems.csv is for
     gfx950.parquet

@@ -11,6 +11,7 @@ from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.disassembly import read_assembly
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
+from tile_oracle.terminal.counts import count
 from tile_oracle.verify.findings import Report
 from tile_oracle.verify.rules import RULES
 from tile_oracle.verify.verifier import verify_parsed
@@ -64,34 +65,27 @@ def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str
         lines += [one.name, *(f"  {line}" for line in _about(one, details))]
     if not details and len(offenders) > _KERNELS_SHOWN:
         lines.append(f"and {len(offenders) - _KERNELS_SHOWN:,} more kernels with findings or not proven")
-    broken: Counter[str] = Counter()
-    for one in found:
-        broken.update({finding.rule for finding in one.report.findings} if one.report else ())
-    lines += [f"{count:,} of {rule}: {RULES[rule]}" for rule, count in broken.most_common()]
-    unread = sum(one.report is None for one in found)
-    unfollowed = sum(bool(one.report and one.report.incomplete) for one in found)
-    with_findings = sum(bool(one.report and one.report.findings) for one in found)
-    unproven = sum(bool(one.report and one.report.not_proven and not one.report.findings) for one in found)
-    line = f"{len(found):,} kernel{'s' * (len(found) != 1)} verified, {with_findings:,} with findings"
-    if unproven:
-        line += f", {unproven:,} not proven"
-    if unfollowed:
-        line += f", {unfollowed:,} not followed to the end"
-    if unread:
-        line += f", {unread:,} could not be read"
-    return [*lines, line]
+    reports = [one.report for one in found if one.report is not None]
+    broken = Counter(rule for report in reports for rule in {finding.rule for finding in report.findings})
+    lines += [f"{number:,} of {rule}: {RULES[rule]}" for rule, number in broken.most_common()]
+    counts = {
+        "not proven": sum(bool(one.not_proven and not one.findings) for one in reports),
+        "not followed to the end": sum(bool(one.incomplete) for one in reports),
+        "could not be read": len(found) - len(reports),
+    }
+    further = (f", {number:,} {what}" for what, number in counts.items() if number)
+    with_findings = sum(bool(one.findings) for one in reports)
+    said = f"{count(len(found), 'kernel')} verified, {with_findings:,} with findings"
+    return [*lines, said + "".join(further)]
 
 
 def verified_document(found: Sequence[Verified]) -> list[dict[str, object]]:
     """Returns the findings of each kernel or file, and what is not proven of it, for --json."""
+    parts = ("findings", "not_proven", "incomplete")
     return [
         {
-            "name": one.name,
-            "clean": one.is_clean,
-            "why_not": one.why_not or None,
-            "findings": one.report.findings if one.report else (),
-            "not_proven": one.report.not_proven if one.report else (),
-            "incomplete": one.report.incomplete if one.report else (),
+            **{"name": one.name, "clean": one.is_clean, "why_not": one.why_not or None},
+            **{name: getattr(one.report, name) if one.report else () for name in parts},
         }
         for one in found
     ]

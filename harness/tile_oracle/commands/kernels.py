@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,18 +54,13 @@ fields of a filter:
 """
 
 
-def _fields(op: str) -> str:
-    names = ", ".join(filter_fields(op))
-    return textwrap.fill(names, 92, initial_indent="  ", subsequent_indent="  ")
-
-
 ABOUT = (
     "Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and\n"
     "pipeline. Also lists names, explains refusals, and explains a kernel's name."
 )
-EXAMPLES = f"""{_EXAMPLES}{_fields("grouped_conv")}
+EXAMPLES = f"""{_EXAMPLES}  {", ".join(filter_fields("grouped_conv"))}
 fields of GEMM kernels:
-{_fields("gemm")}"""
+  {", ".join(filter_fields("gemm"))}"""
 ARGUMENTS = argument_table(
     f"""
 name [NAME]  a kernel's full or short name: explain it; with --verify: a file to verify

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import RecordError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tile_oracle.problem_set import ProblemSet
+from tile_oracle.files.vouched_files import vouch_for_oracle
+from tile_oracle.judge.baseline_file import baseline_path
+from tile_oracle.model.store import oracle_file
+from tile_oracle.pool.rules import set_name
+from tile_oracle.problem_set import ProblemSet
+from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.dataset_file import oracle_bytes, write_whole
+from tile_oracle.record.merge import merge_records
+from tile_oracle.record.oracle_records import oracle_records
+from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
+from tile_oracle.terminal.counts import count
 
 
 def write_oracle(
@@ -25,22 +30,14 @@ def write_oracle(
 ) -> tuple[Path, list[str]]:
     """Merges the sources and writes their oracle to `out`, or into the model's folder; returns the path and
     lines that say what is in it. Raises RecordError."""
-    from tile_oracle.files.vouched_files import vouch_for_oracle
-    from tile_oracle.judge.baseline_file import baseline_path
-    from tile_oracle.model.store import oracle_file
-    from tile_oracle.pool.rules import set_name
-    from tile_oracle.record.dataset import read_rows
-    from tile_oracle.record.dataset_file import oracle_bytes, write_whole
-    from tile_oracle.record.merge import merge_records
-    from tile_oracle.record.oracle_records import oracle_records
-    from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
-
     merged, _ = merge_records(read_rows(source) for source in sources)
     ids = None if problem_set is None else {problem.id for problem in problem_set.problems}
     records, summary = oracle_records(merged, device, ids)
     said_set, said_filter = pool_of_sources(sources)
     pool = kernel_set or said_set or "default"
-    about = _about(records, problem_set) | {KERNEL_SET: pool, KERNEL_FILTER: said_filter}
+    about: dict[str, str] = {KERNEL_SET: pool, KERNEL_FILTER: said_filter}
+    if problem_set is not None:
+        about |= {"problem set": problem_set.name, "problem set sha256": problem_set.sha256}
     if out is None:
         if model is None or problem_set is None:
             raise RecordError("an oracle needs a file, or a model's folder and a problem set")
@@ -50,11 +47,5 @@ def write_oracle(
     vouch_for_oracle(out, RecordError)
     lines = summary.lines()
     if ids is not None and summary.problems < len(ids):
-        lines.append(f"  {len(ids) - summary.problems:,} problems of the set have no record")
+        lines.append(f"  {count(len(ids) - summary.problems, 'problem')} of the set without a record")
     return out, lines
-
-
-def _about(records: pd.DataFrame, problem_set: ProblemSet | None) -> dict[str, Any]:
-    if problem_set is None:
-        return {}
-    return {"problem set": problem_set.name, "problem set sha256": problem_set.sha256}

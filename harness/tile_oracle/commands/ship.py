@@ -8,47 +8,47 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
-    from tile_oracle.problem_set import ProblemSet
+from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.errors import ModelError
+from tile_oracle.evaluation.model_card import write_card
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.files.vouched_files import vouch_for
+from tile_oracle.model.store import OTHER_BUILDS_FILE, TRAINING_FILE
+from tile_oracle.problem_set import ProblemSet, load_problem_set
+from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.merge import merge_records
+from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
+from tile_oracle.training.auxiliary_rows import not_of_shapes
+from tile_oracle.training.fit import Effort
+from tile_oracle.training.train import train
+
+_say = partial(print, flush=True)
 
 
 def ship(args: argparse.Namespace) -> int:
     """Writes the folder and prints its metrics. Raises HarnessError."""
-    from tile_oracle.commands.oracle import write_oracle
-    from tile_oracle.errors import ModelError
-    from tile_oracle.evaluation.model_card import write_card
-    from tile_oracle.features.code_table import CodeTable
-    from tile_oracle.files.vouched_files import vouch_for
-    from tile_oracle.model.store import OTHER_BUILDS_FILE, TRAINING_FILE
-    from tile_oracle.problem_set import load_problem_set
-    from tile_oracle.record.dataset import read_rows
-    from tile_oracle.record.dataset_file import write_dataset
-    from tile_oracle.record.merge import merge_records
-    from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
-    from tile_oracle.training.fit import Effort
-    from tile_oracle.training.train import train
-
     started = time.monotonic()
     problem_set = load_problem_set(args.problem_set)
     merged, summary = merge_records(read_rows(path) for path in args.records)
     _say("\n".join(summary.lines()))
     held_out, training = _divided(records_to_learn_from(merged, args.device), problem_set, args.in_sample)
     held_out, _ = oracle_records(held_out)
-    effort = Effort(args.seed, args.threads, _say)
+    also = merge_records(read_rows(path) for path in args.also)[0] if args.also else None
     model = train(
         training,
         recipe=args.recipe,
         n_splits=args.folds,
-        effort=effort,
+        effort=Effort(args.seed, args.threads, _say),
         sources=tuple(path.name for path in args.records),
         warm_start=args.warm_start,
         warm_trees=args.warm_trees,
-        also=_auxiliary_records(args.also, held_out) if args.also else None,
+        also=None if also is None else not_of_shapes(also, held_out),
         # Facts of binaries are known before anything is measured.
         code=CodeTable.of(held_out).over(CodeTable.of(training)),
     )
@@ -82,10 +82,6 @@ def _divided(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the records of the set's problems, and those to train on. Raises ModelError where there are
     none."""
-    import pandas as pd
-
-    from tile_oracle.errors import ModelError
-
     in_set = records["problem"].isin({problem.id for problem in problem_set.problems})
     held_out, others = records[in_set], records[~in_set]
     for name in ("direction", "dtype"):
@@ -111,16 +107,6 @@ def _divided(
     return held_out, others
 
 
-def _auxiliary_records(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
-    """Returns the auxiliary training data, without held-out shapes."""
-    from tile_oracle.record.dataset import read_rows
-    from tile_oracle.record.merge import merge_records
-    from tile_oracle.training.auxiliary_rows import not_of_shapes
-
-    merged, _ = merge_records(read_rows(path) for path in paths)
-    return not_of_shapes(merged, held_out)
-
-
 def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int:
     """Returns a replayed session that writes the baseline; its exit status."""
     named = Path(problem_set).expanduser()
@@ -138,7 +124,3 @@ def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int
             *(("--allow=in-sample",) if in_sample else ()),
         ]
         return subprocess.run(command, cwd=folder, check=False).returncode
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

@@ -46,33 +46,26 @@ _NO_CHOICE = ("template_id", "template_hash", "ALLOW_TF32")
 """Beside what a kernel of Inductor is made by. torch 2.11 sets ALLOW_TF32 itself: an entry that has
 it, too, ends the compilation."""
 _LAYOUT = re.compile(r"[RCrc]{3}")
+Kernel = tuple[str, str, Mapping[str, Any]]
+"""A kernel's source, function and configuration."""
 _WORDS, _NUMBERS = re.compile(r"'([^']*)'"), re.compile(r"(?<![\w'.])\d+(?![\w'.])")
 
 
 def triton_entries(listed: ListFile) -> Iterator[Entry]:
-    """Yields every configuration. Raises ProblemSetError for text that is not such JSON."""
-    try:
-        document = json.loads(listed.text())
-        key, timings = document["key"], document["configs_timings"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise listed.error(f"not the JSON of Triton's tuner: {error}", 0) from None
+    """Yields every configuration."""
+    document = json.loads(listed.text())
+    key = document["key"]
     sizes = [str(one) for one in key if isinstance(one, int) and not isinstance(one, bool)]
     dtypes = [str(one) for one in key if str(one).startswith(("torch.", "fp", "bf"))]
     function = _NOT_A_WORD.sub("_", listed.path.name.partition(".")[0])
-    for config, times in timings:
-        values = {
-            **config.get("kwargs", {}),
-            **{name: one for name, one in config.items() if name != "kwargs"},
-        }
+    for config, times in document["configs_timings"]:
+        values = config.get("kwargs", {}) | {n: one for n, one in config.items() if n != "kwargs"}
         time = number_of(times[0] if isinstance(times, list) and times else times)
-        if len(sizes) != 3:
-            yield Entry(why=f"the key has {len(sizes)} sizes, not M, N and K", text=str(key))
-            continue
         yield _gemm(listed.asked, sizes, dtypes, ("triton", function, values), time, text=json.dumps(config))
 
 
 def rocke_entries(listed: ListFile) -> Iterator[Entry]:
-    """Yields every configuration of a cache. Raises ProblemSetError for text that is not such JSON."""
+    """Yields every configuration of a cache."""
     for one in json.loads(listed.text()).values():
         key = str(one["key_repr"])
         words, sizes = _WORDS.findall(key), _NUMBERS.findall(_WORDS.sub("", key))
@@ -80,17 +73,13 @@ def rocke_entries(listed: ListFile) -> Iterator[Entry]:
         layout = next((word.lower() for word in words if _LAYOUT.fullmatch(word)), listed.asked)
         gfx = next((word for word in words if word.startswith("gfx")), "")
         for name, time_ms in {**one["all"], one["winner"]: one["ms"]}.items():
-            if len(sizes) != 3:
-                yield Entry(why=f"the key has {len(sizes)} sizes, not M, N and K", text=key)
-                continue
-            kernel: tuple[str, str, Mapping[str, Any]] = ("rocke", _NOT_A_WORD.sub("_", name), {})
-            yield _gemm(
-                layout, sizes, [dtype, dtype], kernel, number_of(time_ms), gfx=gfx, text=f"{key} {name}"
-            )
+            kernel: Kernel = ("rocke", _NOT_A_WORD.sub("_", name), {})
+            time, text = number_of(time_ms), f"{key} {name}"
+            yield _gemm(layout, sizes, [dtype, dtype], kernel, time, gfx=gfx, text=text)
 
 
 def lookup_entries(listed: ListFile) -> Iterator[Entry]:
-    """Yields every choice of a lookup table. Raises ProblemSetError for text that is not such JSON."""
+    """Yields every choice of a lookup table."""
     for key, choices in json.loads(listed.text()).items():
         operands = _OPERAND.findall(key)[-2:]
         shapes = [shape.replace(", ", "x") for _, shape, _ in operands]
@@ -142,9 +131,11 @@ def _lookup_key(problem: GemmProblem) -> str:
 
 
 def _gemm(
-    layout: str, sizes: Sequence[str], dtypes: Sequence[str], kernel: tuple[str, str, Mapping[str, Any]],
-    time_ms: float, more: tuple[str, ...] = (), **further: Any,
+    layout: str, sizes: Sequence[str], dtypes: Sequence[str], kernel: Kernel, time_ms: float,
+    more: tuple[str, ...] = (), **further: Any,
 ) -> Entry:  # fmt: skip
+    if len(sizes) != 3:
+        return Entry(why=f"the key has {len(sizes)} sizes, not M, N and K", **further)
     names = [dtype_named(one) for one in dtypes]
     if not layout or len(names) < 2 or names[0] != names[1]:
         return Entry(why=f"the data types of A and B are {names[:2]}" if layout else _NO_LAYOUT, **further)

@@ -1,4 +1,4 @@
-"""Measurements of other tools -> records: published CSV and JSON results, benchmark logs, and own records.
+"""Measurements of other tools -> records: published CSV and JSON results, and benchmark logs.
 
 tile_oracle.kernel parses the kernel names. A row that contradicts itself is refused, or kept with status
 `wrong`, and counted: nothing is dropped silently.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -19,24 +18,14 @@ from tile_oracle.arch import load_arch
 from tile_oracle.errors import ProblemSetError, RecordError, first_line
 from tile_oracle.files.table_file import TableError, check_csv
 from tile_oracle.files.user_file import open_regular
-from tile_oracle.foreign import ck_dsl
+from tile_oracle.foreign import ck_dsl, reading
 from tile_oracle.foreign.contract import KERNEL_COLUMNS
-from tile_oracle.foreign.conversion import TOO_FAST, converted, least_ms_on
+from tile_oracle.foreign.conversion import converted
 from tile_oracle.foreign.dialect import Dialect, dialect_of_header, dialect_of_text
 from tile_oracle.foreign.formats import IMPORT, recognised
 from tile_oracle.foreign.list_file import ListFile
 from tile_oracle.foreign.pairs import read_pairs
-from tile_oracle.foreign.reading import (
-    csv_table,
-    json_rows,
-    log_rows,
-    named_columns,
-    parquet_rows,
-    text_of,
-)
 from tile_oracle.foreign.summary import Imported, ImportSummary, plain_name
-from tile_oracle.problem import problem_from_id
-from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import records_table, write_whole
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.schema import op_of
@@ -54,18 +43,17 @@ def import_file(
 ) -> Imported:
     """Reads one file as records of an architecture.
 
-    The format is detected: our own records (a run's folder, or parquet), other parquet, CSV, JSON, or else a
-    log with JSON among other lines. Rows whose output was not written become `wrong`; with
-    `trust_unverified` they stay ok, as in the published figures. dtype: the data type of a CK DSL sweep that
-    does not state one (ck_dsl). layout: that of GEMMs in a tuner's file that does not state it. device: the
-    one whose rows are taken from a file of several. op: the operation whose rows are; by default that of
-    most. Raises RecordError for a file that cannot be read or holds no measurement, RuleError for an unknown
-    architecture.
+    The format is detected: parquet, CSV, JSON, or else a log with JSON among other lines. Rows whose output
+    was not written become `wrong`; with `trust_unverified` they stay ok, as in the published figures. dtype:
+    the data type of a CK DSL sweep that does not state one (ck_dsl). layout: that of GEMMs in a tuner's file
+    that does not state it. device: the one whose rows are taken from a file of several. op: the operation
+    whose rows are; by default that of most. Raises RecordError for a file that cannot be read or holds no
+    measurement, RuleError for an unknown architecture.
     """
     path = Path(path)
     load_arch(arch)
     if path.is_dir() or (path.suffix == ".parquet" and _is_own(path)):
-        return _own(path, arch, op)
+        raise RecordError(f"{path} holds tile-oracle's own records: `tile-oracle runs merge` takes them")
     summary = ImportSummary(plain_name(path.name))
     rows, dialect = _rows(path, dtype, layout, op, summary)
     if rows.empty:
@@ -79,13 +67,13 @@ def _rows(
 ) -> tuple[pd.DataFrame, Dialect]:
     """Returns the rows of a file with its own names, and what they mean."""
     if path.suffix == ".parquet":
-        table = parquet_rows(path)
+        table = reading.parquet_rows(path)
         if ck_dsl.is_rocke(table):
             table = ck_dsl.with_rocke_kernels(path, table)
         names = [str(name) for column in KERNEL_COLUMNS if column in table for name in table[column].unique()]
         dialect = dialect_of_header(list(table.columns), "\n".join(names), op)
-        return named_columns(path, table, dialect), dialect
-    text = text_of(path)
+        return reading.named_columns(path, table, dialect), dialect
+    text = reading.text_of(path)
     if (pairs := _pairs(path, text, layout, op, summary)) is not None:
         return pairs
     if path.suffix.lower() == ".csv":
@@ -95,14 +83,14 @@ def _rows(
             raise RecordError(f"{path} cannot be read: {error}") from None
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
         dialect = dialect_of_header(header, text, op)
-        table = csv_table(path, text, header)
+        table = reading.csv_table(path, text, header)
         if ck_dsl.is_sweep(header):
             table = ck_dsl.with_kernels(path, table, ck_dsl.sweep_dtype(path, dtype))
-        return named_columns(path, table, dialect), dialect
+        return reading.named_columns(path, table, dialect), dialect
     dialect = dialect_of_text(text, op)
     if path.suffix.lower() == ".json":
-        return json_rows(path, text, summary, dialect), dialect
-    return log_rows(text, summary, dialect), dialect
+        return reading.json_rows(path, text, summary, dialect), dialect
+    return reading.log_rows(text, summary, dialect), dialect
 
 
 def _pairs(
@@ -133,32 +121,10 @@ def write_records(records: pd.DataFrame, out: Path | str) -> None:
     write_whole(table_bytes(table, compression="zstd"), Path(out))
 
 
-def _own(path: Path, arch: str, op: str) -> Imported:
-    records = load_records(path)
-    if op and len(records) and (found := op_of(records["op"].unique())) != op:
-        raise RecordError(f"{path} holds records of {found}, not of {op}")
-    other = records["arch"].notna() & (records["arch"] != arch)
-    kept = records[~other].assign(arch=arch)
-    if kept.empty:
-        raise RecordError(f"{path} holds no records of {arch}")
-    least_ms = least_ms_on(arch)
-    floor = kept["problem"].map({one: least_ms(problem_from_id(one)) for one in kept["problem"].unique()})
-    fast = (kept["status"] == "ok") & (kept["latency_ms"] < floor)
-    kept = kept[~fast]
-    summary = ImportSummary(path.name, len(records))
-    summary.refused += Counter(
-        {f"of another architecture than {arch}": int(other.sum()), TOO_FAST: int(fast.sum())}
-    )
-    statuses = kept["status"][kept["status"] != "ok"]
-    summary.denied.update(f"{name}, as recorded" for name in statuses)
-    summary.ok, summary.wrong = (int((kept["status"] == one).sum()) for one in ("ok", "wrong"))
-    return Imported(kept.reset_index(drop=True), summary)
-
-
 def _is_own(path: Path) -> bool:
     """Returns whether a parquet file has the columns of our records."""
     try:
         with open_regular(path) as file:
             return {"status", "problem", "round"} <= set(pq.read_schema(file).names)
     except (OSError, pa.ArrowException):
-        return True  # load_records reports what is wrong with it
+        return False  # reading it says what is wrong with it

@@ -52,16 +52,14 @@ def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _joined(lines: Sequence[str]) -> list[str]:
-    """Lines of which each is whole: comments that go on in the next line, and words listed over several."""
+    """Lines of which each is whole: comments may go on in the next line, deep below."""
     found: list[str] = []
     for line in lines:
         depth = len(line) - len(line.lstrip())
-        before = found[-1] if found else ""
-        listed = before.rstrip().endswith(",") and _is_text(line) and _is_text(before)
-        if before.strip() and (depth > _DEEP or (listed and not before[:1].strip())):
+        if found and found[-1].strip() and depth > _DEEP:
             # Below a command without a comment begins one.
-            gap = " " if _is_text(before) or _ENTRY.fullmatch(before) else "   "
-            found[-1] = f"{before.rstrip()}{gap}{line.strip()}"
+            gap = " " if _ENTRY.fullmatch(found[-1]) else "   "
+            found[-1] = f"{found[-1].rstrip()}{gap}{line.strip()}"
         else:
             found.append(line)
     return found
