@@ -87,8 +87,7 @@ def make_parser(only: Command | None = None) -> argparse.ArgumentParser:
             places[group].add_parser(word)
             continue
         module = command.load()
-        about = getattr(module, "ABOUT", command.line)
-        sub = _add(places[group], word, description=about, epilog=module.EXAMPLES)
+        sub = _add(places[group], word, description=module.__doc__ or "", epilog=module.EXAMPLES)
         add_arguments(sub, module.ARGUMENTS)
         sub.set_defaults(run=module.run)
     return parser
@@ -133,7 +132,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{_called(named)}: standard output cannot be written: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"interrupted: {named.goes_on if named else Command.goes_on}", file=sys.stderr)
+        module = named and named.load()
+        goes_on = getattr(module, "GOES_ON", "the same command starts again")
+        print(f"interrupted: {goes_on}", file=sys.stderr)
         return 130
 
 

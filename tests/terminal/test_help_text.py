@@ -25,11 +25,6 @@ def test_a_command_stays_whole_and_its_comment_goes_below() -> None:
     assert fit(text, 60) == f"examples:\n{command}\n      the names that pass a filter"
 
 
-def test_words_that_are_listed_over_lines_are_filled_together() -> None:
-    text = "fields:\n  direction, dtype, ndim,\n  tile_m, tile_n\nother:\n  name"
-    assert fit(text, 20) == "fields:\n  direction, dtype,\n  ndim, tile_m,\n  tile_n\nother:\n  name"
-
-
 def test_files_are_shown_as_they_are() -> None:
     text = (
         'a file:\n  # my model, batch 1\n  N,C,K,Hi,Wi,Y,X\n  {"blocks": [{"arch": ["cpu"], "pipeline": []}]}'

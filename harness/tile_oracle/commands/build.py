@@ -1,4 +1,8 @@
-"""`tile-oracle build`: compiles a pool ahead of time into a folder that another machine can use."""
+"""`tile-oracle build`: compiles a pool ahead of time into a folder that another machine can use.
+
+The folder has a manifest. Kernels that do not compile are listed with the end of the compiler's log, and
+make the exit status 1.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +56,7 @@ _KNOWN_TO = 1.3
 _LOG_LINES_SHOWN = 8
 
 
-ABOUT = (
-    "Compiles all kernels of a pool into a folder with a manifest. Kernels that do not compile are\n"
-    "listed with the end of the compiler's log, and make the exit status 1."
-)
+GOES_ON = "what is compiled is in the cache, and the same command goes on from there"
 ARGUMENTS = argument_table(
     f"""
 -o --output DIR!  the folder to fill

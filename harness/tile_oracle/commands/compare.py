@@ -1,4 +1,4 @@
-"""`tile-oracle runs compare`: two sets of measurements, or two models."""
+"""`tile-oracle runs compare`: two sets of measurements problem by problem, or two models on one set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ of a session. docs/compare.md has the outcomes and their statistics.
 """
 
 
-ABOUT = "Compares two sets of measurements problem by problem, or two models on one set."
 ARGUMENTS = argument_table(f"""
 old OLD  a run, records, an oracle file or a baseline; or a model
 new NEW  the same for the new side

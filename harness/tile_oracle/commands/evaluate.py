@@ -1,4 +1,7 @@
-"""`tile-oracle model evaluate`: how well a model picks, on recorded measurements or by its own folder."""
+"""`tile-oracle model evaluate`: how well a model picks, on recorded measurements or by its own folder.
+
+Ranks the measured kernels of every recorded problem and compares picks with oracles.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,6 @@ problems, and what lies outside of its training.
 """
 
 
-ABOUT = "Ranks the measured kernels of every recorded problem and compares picks with oracles."
 ARGUMENTS = argument_table(f"""
 model MODEL  a model folder, a file of picks, or a picker (docs/pickers.md)
 records [RECORDS...]  {RECORDS_HELP}

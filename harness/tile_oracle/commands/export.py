@@ -1,5 +1,8 @@
-"""`tile-oracle model export`: a model and its kernels as C++ that needs neither Python nor LightGBM; or what
-is deployed, compared with the model."""
+"""`tile-oracle model export`: a model and its kernels as C++ that needs neither Python nor LightGBM.
+
+Writes a folder with the model, its candidate kernels and C++ that picks among them: the same answers as
+`tile-oracle pick --predictions`, bit for bit. Or compares what is deployed with the model.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,6 @@ is 0 if all picks and scores are those of the model folder, else 1. docs/selecto
 """
 
 
-ABOUT = (
-    "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
-    "answers as `tile-oracle pick --predictions`, bit for bit."
-)
 ARGUMENTS = argument_table(f"""
 model MODEL  model folder, or the name of one in models/ or of a shipped one
 problems [PROBLEM...]  --check: problem id, dimensions, a set's name or a file

@@ -1,4 +1,8 @@
-"""`tile-oracle runs history`: all runs of a folder over time, as a page, a table or JSON."""
+"""`tile-oracle runs history`: all runs of a folder over time, as a page, a table or JSON.
+
+Reads the reports of all runs below FOLDER and writes one page over them: one series for each problem set,
+kernel set and architecture, replays apart. Prints the newest runs and the steps.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,6 @@ which it began, and a p-value (permutation test); above 0.01 it is open. docs/hi
 """
 
 
-ABOUT = (
-    "Reads the reports of all runs below FOLDER and writes one page over them: one series for each "
-    "problem set, kernel set and architecture, replays apart. Prints the newest runs and the steps."
-)
 ARGUMENTS = argument_table(f"""
 folder [FOLDER=reports]  where the runs are
 -o --out PAGE  where the page goes (default: FOLDER/{PAGE})

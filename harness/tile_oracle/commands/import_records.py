@@ -1,4 +1,9 @@
-"""`tile-oracle runs import`: converts measurements of other tools into a parquet file of records."""
+"""`tile-oracle runs import`: converts measurements of other tools into a parquet file of records.
+
+Reads published benchmark results, raw logs, and files of other tuners and libraries. Rows that contradict
+themselves, their kernel or the device are refused and counted, with the first of each reason. Rows that say
+that their result is not right get the status wrong.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +39,6 @@ Files of other programs are recognized; docs/formats.md lists all formats.
 """
 
 
-ABOUT = (
-    "Reads published benchmark results, raw logs, and files of other tuners and libraries. Rows that "
-    "contradict themselves, their kernel or the device are refused and counted, with the first of each "
-    "reason. Rows that say that their result is not right get the status wrong."
-)
 ARGUMENTS = argument_table(
     f"""
 files FILE...  CSV, JSON, log or parquet file

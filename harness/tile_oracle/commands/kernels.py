@@ -1,4 +1,8 @@
-"""`tile-oracle pool list`: the kernels of a rule set, the refused ones, and names."""
+"""`tile-oracle pool list`: the kernels of a rule set, the refused ones, and names.
+
+Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and pipeline.
+Also lists names, explains refusals, and explains a kernel's name.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +58,10 @@ fields of a filter:
 """
 
 
-ABOUT = (
-    "Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and\n"
-    "pipeline. Also lists names, explains refusals, and explains a kernel's name."
-)
 EXAMPLES = f"""{_EXAMPLES}  {", ".join(filter_fields("grouped_conv"))}
 fields of GEMM kernels:
   {", ".join(filter_fields("gemm"))}"""
+GOES_ON = "what is compiled is in the cache, and the same command goes on from there"
 ARGUMENTS = argument_table(
     f"""
 name [NAME]  a kernel's full or short name: explain it; with --verify: a file to verify

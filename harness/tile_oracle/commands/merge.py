@@ -1,4 +1,8 @@
-"""`tile-oracle runs merge`: records of several runs and machines -> one file, or an oracle."""
+"""`tile-oracle runs merge`: records of several runs and machines -> one file, or an oracle.
+
+Reads run folders, folders of parts and parquet files of records, including runs in progress and killed
+runs, and writes one parquet file atomically. Equal rows give equal bytes, in any order.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +27,6 @@ goes where `pytest --target replay` looks for it: MODEL/DEVICE/PROBLEM SET/KERNE
 """
 
 _FORMATS = ("parquet", "oracle")
-ABOUT = (
-    "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
-    "killed runs, and writes one parquet file atomically. Equal rows give equal bytes, in any order."
-)
 ARGUMENTS = argument_table(f"""
 records RECORDS...  {RECORDS_HELP}
 -o --out PATH  the .parquet file to write

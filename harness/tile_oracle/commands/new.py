@@ -1,4 +1,9 @@
-"""tile-oracle new: a running skeleton of an operation, or of a file of kernels in Triton."""
+"""`tile-oracle new`: a small, commented, running example to start from, outside of tile-oracle.
+
+operation NAME is a package in the folder NAME: an operation on the rows of a matrix, with its problem,
+reference, kernels in C++ for the CPU, a problem set and a test. kernels FILE is a file of kernels in
+Triton, with a small problem set beside it. Nothing that exists is overwritten.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,6 @@ from tile_oracle.errors import OperationError
 from tile_oracle.operation import operation_names
 from tile_oracle.operation.field_names import RECORD_COLUMNS
 
-ABOUT = """\
-Write a small, commented, running example to start from, outside of tile-oracle.
-
-operation NAME  a package in the folder NAME: an operation on the rows of a matrix, with its problem,
-                reference, kernels in C++ for the CPU, a problem set and a test
-kernels FILE    a file of kernels in Triton, with a small problem set beside it
-
-Nothing that exists is overwritten.
-"""
 EXAMPLES = """\
 examples:
   tile-oracle new operation layer_norm     a folder: install it, and run its test

@@ -1,4 +1,8 @@
-"""`tile-oracle night`: one session of a series that a scheduler starts, gated by what earlier ones left."""
+"""`tile-oracle night`: one session of a series that a scheduler starts, gated by what earlier ones left.
+
+Runs pytest on a named target. The folder --state keeps baselines, a history and the runs. A night that was
+killed, or stopped at the end of its budget, is continued by the next one.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +49,7 @@ _MAX_SUMMARY_BYTES = 900_000
 """GitHub takes 1 MiB a step."""
 
 
-ABOUT = (
-    "Runs pytest on a named target. The folder --state keeps baselines, a history and the runs. A night "
-    "that was killed, or stopped at the end of its budget, is continued by the next one."
-)
+GOES_ON = "the same command continues this night"
 ARGUMENTS = argument_table("""
 --problem-set SETS!  as pytest's --problem-set
 --target NAME!  the device: gfx950, gfx942, gfx90a, sm_90 or cpu; the night fails if it is missing

@@ -1,4 +1,7 @@
-"""`tile-oracle pick`: the kernel for a problem, by a model."""
+"""`tile-oracle pick`: the kernel for a problem, by a model.
+
+Prints the pick for each problem, what it is based on, and how long picking took.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,6 @@ otherwise; --kernel-set or --kernels names others. Those that the architecture r
 """
 
 
-ABOUT = "Prints the pick for each problem, what it is based on, and how long picking took."
 ARGUMENTS = argument_table(f"""
 problems PROBLEM...  {PROBLEM_HELP}
 --top K  picks shown (default: 1, with --predictions 10)

@@ -1,4 +1,8 @@
-"""`tile-oracle pool portfolio`: the kernels that are worth their compile time."""
+"""`tile-oracle pool portfolio`: the kernels that are worth their compile time.
+
+Chooses sets of kernels by the mean efficiency of their fastest kernel: greedily, with swaps. The bound is
+an upper limit of the mean of every set of that size on the same problems.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +47,6 @@ a share of the fastest recorded one; a pair that was not measured counts as 0. d
 _SIZES = "4,8,16,32,64"
 
 
-ABOUT = (
-    "Chooses sets of kernels by the mean efficiency of their fastest kernel: greedily, with swaps. The\n"
-    "bound is an upper limit of the mean of every set of that size on the same problems."
-)
 ARGUMENTS = argument_table(f"""
 records RECORDS...  {RECORDS_HELP}
 --sizes N,...={_SIZES}  sizes to show

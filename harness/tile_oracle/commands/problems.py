@@ -1,4 +1,7 @@
-"""`tile-oracle problems`: lists problem sets, describes one, and writes sets as CSV."""
+"""`tile-oracle problems`: a table of the shipped problem sets, or some sets or files in detail.
+
+A file is a CSV table, a list of MIOpenDriver command lines, or a log of rocBLAS and hipBLASLt.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,6 @@ GEMMs (dtype bf16, layout rcr and split_k 1 where the columns are left out):
 _ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
 
 
-ABOUT = (
-    "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
-    "CSV table, a list of MIOpenDriver command lines, or a log of rocBLAS and hipBLASLt."
-)
 ARGUMENTS = argument_table(f"""
 sets [NAME...]  name of a shipped set, or path of a file of problems
 -o --out FILE  write the problems as one problem set, a .csv file

@@ -1,4 +1,8 @@
-"""`tile-oracle runs report`: make the report files of a run again from its measurements."""
+"""`tile-oracle runs report`: make the report files of a run again from its measurements.
+
+Writes selection.parquet, verdict.json, summary.md and report.html of RUN and prints the summary. The
+model's rankings, the criteria and the baseline are those of the run's own report.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,6 @@ examples:
 """
 
 
-ABOUT = (
-    "Writes selection.parquet, verdict.json, summary.md and report.html of RUN and prints the summary. "
-    "The model's rankings, the criteria and the baseline are those of the run's own report."
-)
 ARGUMENTS = argument_table(f"""
 run_folder RUN  the run's folder, such as reports/NAME
 --baseline FILE  judge by this baseline (default: the one of the run)

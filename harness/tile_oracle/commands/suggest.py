@@ -1,4 +1,7 @@
-"""`tile-oracle runs suggest`: which pairs to measure next."""
+"""`tile-oracle runs suggest`: which pairs to measure next.
+
+The most informative pairs: an ensemble is unsure of them, or a model picks them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,6 @@ most from: its first picks of the problems that have the most kernels of many pr
 """
 
 
-ABOUT = "The most informative pairs: an ensemble is unsure of them, or a model picks them."
 ARGUMENTS = argument_table(f"""
 records RECORDS...  what is measured already
 --budget N=50  pairs

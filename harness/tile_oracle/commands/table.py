@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -12,8 +13,8 @@ from tile_oracle.commands.arguments import Argument
 
 
 class CommandModule(Protocol):
-    """What a module of tile_oracle.commands has. It may also have ABOUT, a description longer than the line
-    of the overview."""
+    """What a module of tile_oracle.commands has. Its docstring describes the command. GOES_ON, if it has it,
+    is what becomes of its work after Ctrl-C."""
 
     EXAMPLES: str
     ARGUMENTS: tuple[Argument, ...]
@@ -24,86 +25,60 @@ class CommandModule(Protocol):
 
 @dataclass(frozen=True)
 class Command:
-    """A command of `tile-oracle`."""
+    """A command of `tile-oracle`. name: one word, or a group's and the command's within it. line: its line in
+    the overview."""
 
     name: str
-    """One word, or a group's and the command's within it."""
     line: str
-    """Its line in the overview."""
-    module: str = ""
-    """Its module in tile_oracle.commands, if it is not called as the command."""
-    goes_on: str = "the same command starts again"
-    """What becomes of its work after Ctrl-C."""
-    own_progress: bool = False
-    """Whether the pytest that it starts writes to the same terminal."""
+
+    @property
+    def own_progress(self) -> bool:
+        """Whether the pytest that it starts writes to the same terminal."""
+        return self.name in ("night", "model train")
 
     def load(self) -> CommandModule:
         """Imports the module."""
-        name = self.module or self.name.split()[-1]
+        name = {"pool list": "kernels", "runs import": "import_records"}.get(self.name, self.name.split()[-1])
         return cast(CommandModule, importlib.import_module(f"tile_oracle.commands.{name}"))
 
 
-_CACHED = "what is compiled is in the cache, and the same command goes on from there"
+_TABLE = """\
+This machine:
+doctor          show what this machine can run, what is missing, and how to get it
+build           compile kernels ahead of time into a folder that another machine can use
+night           measure and judge by night, from a scheduler: resumes, keeps baselines and a history
 
-GROUPS: dict[str, tuple[Command, ...]] = {
-    "This machine": (
-        Command("doctor", "show what this machine can run, what is missing, and how to get it"),
-        Command(
-            "build",
-            "compile kernels ahead of time into a folder that another machine can use",
-            goes_on=_CACHED,
-        ),
-        Command(
-            "night",
-            "measure and judge by night, from a scheduler: resumes, keeps baselines and a history",
-            goes_on="the same command continues this night",
-            own_progress=True,
-        ),
-    ),
-    "Problems and kernels": (
-        Command("problems", "list problem sets, describe some of them, or convert a file of problems to CSV"),
-        Command(
-            "pool list",
-            "list and count the kernels of a rule set, explain refusals and names",
-            "kernels",
-            goes_on=_CACHED,
-        ),
-        Command("new", "write a running example of an operation, or of kernels in Triton, to start from"),
-        Command("pool portfolio", "choose the few kernels of a pool that come closest to all of them"),
-    ),
-    "Measured runs": (
-        Command("runs report", "make the report of a run again from its parquet files"),
-        Command(
-            "runs history",
-            "show all runs of a folder over time: figures, what changed, and steps told from noise",
-        ),
-        Command("runs compare", "compare two runs, oracle files or baselines by their times, or two models"),
-        Command("runs merge", "put records of runs and machines into one file, or an oracle"),
-        Command(
-            "runs import",
-            "convert published CSV or JSON results and benchmark logs into records",
-            "import_records",
-        ),
-        Command("runs suggest", "name the pairs to measure next, from the records so far"),
-    ),
-    "Models": (
-        Command(
-            "model train",
-            "train a model that picks kernels, from recorded measurements; with --problem-set to ship it",
-            own_progress=True,
-        ),
-        Command("model evaluate", "judge a model's picks by recorded measurements, or show its card"),
-        Command("model export", "write a model as C++ that picks in microseconds, or check what is deployed"),
-    ),
-    "Picks": (
-        Command("pick", "pick the kernel for a problem by a model"),
-        Command(
-            "tune",
-            "measure the pool for problems and keep the best kernels for picking",
-            goes_on="what was measured is kept, and the same command goes on from there",
-        ),
-    ),
-}
+Problems and kernels:
+problems        list problem sets, describe some of them, or convert a file of problems to CSV
+pool list       list and count the kernels of a rule set, explain refusals and names
+new             write a running example of an operation, or of kernels in Triton, to start from
+pool portfolio  choose the few kernels of a pool that come closest to all of them
+
+Measured runs:
+runs report     make the report of a run again from its parquet files
+runs history    show all runs of a folder over time: figures, what changed, and steps told from noise
+runs compare    compare two runs, oracle files or baselines by their times, or two models
+runs merge      put records of runs and machines into one file, or an oracle
+runs import     convert published CSV or JSON results and benchmark logs into records
+runs suggest    name the pairs to measure next, from the records so far
+
+Models:
+model train     train a model that picks kernels, from recorded measurements; with --problem-set to ship it
+model evaluate  judge a model's picks by recorded measurements, or show its card
+model export    write a model as C++ that picks in microseconds, or check what is deployed
+
+Picks:
+pick            pick the kernel for a problem by a model
+tune            measure the pool for problems and keep the best kernels for picking"""
+
+
+def _groups() -> Iterator[tuple[str, tuple[Command, ...]]]:
+    for group in _TABLE.split("\n\n"):
+        heading, *lines = group.split("\n")
+        yield heading.removesuffix(":"), tuple(Command(*re.split(r"\s{2,}", line)) for line in lines)
+
+
+GROUPS = dict(_groups())
 """Heading of the overview -> its commands."""
 
 COMMANDS = {one.name: one for group in GROUPS.values() for one in group}

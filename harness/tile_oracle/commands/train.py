@@ -1,4 +1,9 @@
-"""`tile-oracle model train`: records -> a model folder."""
+"""`tile-oracle model train`: records -> a model folder.
+
+Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by problem and
+by family, and writes a model folder: models, feature_spec.json, train_manifest.json, cv_metrics_*.json,
+feature_importances_*.json.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,10 @@ from tile_oracle.training.train import TrainedModel, train
 if TYPE_CHECKING:
     from tile_oracle.training.adapt import Shifts
 
-EXAMPLES = """\
+EXAMPLES = f"""\
+recipes:
+{chr(10).join(f"  {one.name:<18} {one.meaning}" for one in RECIPES.values())}
+
 examples:
   tile-oracle model train reports/my_run -o models/mine   the recipe that suits the records
   tile-oracle model train reports/a reports/b --arch gfx950 -o models/m     several runs together
@@ -44,12 +52,6 @@ Recipes that read metrics of binaries store them in the folder: see docs/heurist
 """
 
 
-ABOUT = (
-    "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
-    "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
-    "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
-    + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
-)
 ARGUMENTS = argument_table(
     f"""
 records RECORDS...  {RECORDS_HELP}

@@ -1,4 +1,8 @@
-"""`tile-oracle tune`: measure the pool for problems and say the best kernels."""
+"""`tile-oracle tune`: measure the pool for problems and say the best kernels.
+
+Measures the problems in a session, whose records are a run like any other, until the budget ends. The same
+command goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +37,9 @@ examples:
 """
 
 
-ABOUT = (
-    "Measures the problems in a session, whose records are a run like any other, until the budget ends. The\n"
-    "same command goes on from there."
-)
 SET_BUDGET = "30m"
 """Default budget of a problem set."""
+GOES_ON = "what was measured is kept, and the same command goes on from there"
 ARGUMENTS = argument_table(f"""
 problems [PROBLEM...]  {PROBLEM_HELP}
 --problem-set SET  without a model: measure what teaches most about all problems of a set together, by rounds
