@@ -46,11 +46,10 @@ def test_native_triton_and_a_library_in_one_session(machine_with: MakeMachine) -
     assert statuses == {"native": {"ok", "unsupported"}, "triton": {"unsupported"}, "cublaslt": {"ok"}}
     (triton,) = sweep[sweep["implementation"] == "triton"].to_dict("records")
     assert triton["detail"] == "constraint: fewer rows than a block has"
-    assert "native: fastest on" in finished.output
-    assert "cublaslt: fastest on" in finished.output
+    assert {"source", "native", "cublaslt"} <= {line.split(" ")[0] for line in finished.output.splitlines()}
     again = machine.run(sources, f"--kernel-filter={FEW}", "--library-algorithms=3", "--resume")
     assert "(resumed)" in again.output, again.output[-4000:]
     assert len(machine.sweep()) == len(sweep), "nothing is measured again"
     (run,) = machine.project.runs
     replayed = machine.project.pytest(f"--oracle={run}", "--problem-set=one.csv", "--run-name=again")
-    assert "native: fastest on" in replayed.output, replayed.output[-4000:]
+    assert "fastest on" in replayed.output, replayed.output[-4000:]

@@ -23,7 +23,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -59,14 +59,11 @@ _IDLE_SECONDS = 5.0
 """Idle time after which the flushing thread ends, in seconds."""
 _NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS}
 
-Tell = Callable[[str], None]
-"""Called with one-line messages for the user."""
-
 _LOG = logging.getLogger("tile_oracle.record")
 
 
 def tell_in_log(line: str) -> None:
-    """The default `Tell`: a warning of the logger `tile_oracle.record`, which Python writes to stderr."""
+    """A warning of the logger `tile_oracle.record`, which Python writes to stderr and sessions note."""
     _LOG.warning("%s", line)
 
 
@@ -127,7 +124,7 @@ class Journal:
         """
         if self._fd is None or self._path is None:
             return
-        _seal(self._path, self._fd, tell_in_log)
+        _seal(self._path, self._fd)
         self._flusher.let_go()
         os.close(self._fd)
         self._fd = self._path = None
@@ -248,10 +245,10 @@ def parts_in(folder: Path) -> list[Path]:
     return names_in(folder, *PART_GLOB.split("*"))
 
 
-def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
+def seal_abandoned(folder: Path) -> int:
     """Seals the journals of dead processes into parts and returns their number. Safe at any time.
 
-    A journal that cannot be sealed is kept and reported to `tell`; readers use its rows. Raises RecordError
+    A journal that cannot be sealed is kept and told; readers use its rows. Raises RecordError
     if the folder cannot be read.
     """
     sealed = 0
@@ -262,16 +259,16 @@ def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
             continue
         except OSError as error:
             if error.errno not in _NOT_OURS:
-                tell(f"{path} cannot be sealed: {error.strerror}; its rows are still in it")
+                tell_in_log(f"{path} cannot be sealed: {error.strerror}; its rows are still in it")
             continue
         try:
             with disk_errors_as(RecordError, f"{path} cannot be locked", "its rows are still in it"):
                 # Its owner lives, or another process sealed and removed it between open and lock.
                 if take(fd) and os.fstat(fd).st_nlink:
-                    _seal(path, fd, tell)
+                    _seal(path, fd)
                     sealed += 1
         except RecordError as error:
-            tell(str(error))
+            tell_in_log(str(error))
         finally:
             os.close(fd)
     return sealed
@@ -315,7 +312,7 @@ def _aside(part: Path) -> Path:
     return part.with_name(f".{part.name}.tmp")
 
 
-def _seal(journal: Path, fd: int, tell: Tell) -> None:
+def _seal(journal: Path, fd: int) -> None:
     """Seals one journal. The caller holds its lock through `fd`. Raises RecordError."""
     with disk_errors_as(RecordError, f"cannot read {journal}", "the rows are still in it"):
         lines = decode_lines(read_all(fd))
@@ -326,9 +323,9 @@ def _seal(journal: Path, fd: int, tell: Tell) -> None:
     damaged = [*lines.damaged, *misfits]
     try:
         if damaged:
-            _keep_damaged(journal, damaged, tell)
+            _keep_damaged(journal, damaged)
         if table is not None:
-            _add_to_part(_part_of(journal), table, tell)
+            _add_to_part(_part_of(journal), table)
     except RecordError as error:
         raise RecordError(f"{error}; the rows are still in {journal}") from None
     with disk_errors_as(RecordError, f"cannot remove {journal}"):
@@ -359,15 +356,15 @@ def _fits_schema(row: Mapping[str, Any]) -> bool:
     return True
 
 
-def _keep_damaged(journal: Path, damaged: Sequence[bytes], tell: Tell) -> None:
+def _keep_damaged(journal: Path, damaged: Sequence[bytes]) -> None:
     kept = journal.with_name(ASIDE_PREFIX + journal.name.removeprefix(".journal-"))
     with disk_errors_as(RecordError, f"cannot write {kept}"):
         write_atomically(kept, b"".join(line + b"\n" for line in damaged))
     count = f"{len(damaged)} damaged line" + ("s" if len(damaged) > 1 else "")
-    tell(f"{journal} had {count}, set aside as {kept.name}: --resume measures their pairs again")
+    tell_in_log(f"{journal} had {count}, set aside as {kept.name}: --resume measures their pairs again")
 
 
-def _add_to_part(part: Path, table: pa.Table, tell: Tell) -> None:
+def _add_to_part(part: Path, table: pa.Table) -> None:
     """Writes the part, or adds the rows to it: after a power cut, the journal of a sealed part may reappear,
     with fewer rows than the part."""
     import pyarrow as pa
@@ -382,7 +379,7 @@ def _add_to_part(part: Path, table: pa.Table, tell: Tell) -> None:
             added = pa.Table.from_pylist(new, schema=table.schema)
             table = pa.concat_tables([there, added], promote_options="default")
     except DamagedError as error:
-        set_aside(part, tell, str(error))
+        set_aside(part, str(error))
     except OSError as error:
         raise RecordError(f"cannot read {part}: {error.strerror}") from None
     _replace(part, table)
@@ -395,7 +392,7 @@ def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _IDENTITY)
 
 
-def set_aside(path: Path, tell: Tell, why: str) -> Path:
+def set_aside(path: Path, why: str) -> Path:
     """Renames a damaged file so that readers ignore it; returns the new path. Nothing is deleted.
 
     Raises RecordError if it cannot be renamed.
@@ -407,11 +404,11 @@ def set_aside(path: Path, tell: Tell, why: str) -> Path:
             there = path.with_name(f"{ASIDE_PREFIX}{number}-{path.name}")
         path.rename(there)
         sync_folder(path.parent)
-    tell(f"{why}: set aside as {there.name}; --resume measures its pairs again")
+    tell_in_log(f"{why}: set aside as {there.name}; --resume measures its pairs again")
     return there
 
 
-def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
+def set_damaged_aside(folder: Path) -> int:
     """Sets damaged parts of a folder aside and returns their number. Only for the owner of a run, which
     measures their pairs again. Raises RecordError if a part cannot be read at all, which is not damage."""
     found = 0
@@ -419,7 +416,7 @@ def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
         try:
             read_table(part, ("status",))
         except DamagedError as error:
-            set_aside(part, tell, str(error))
+            set_aside(part, str(error))
             found += 1
     return found
 

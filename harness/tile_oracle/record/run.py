@@ -20,7 +20,6 @@ from tile_oracle.files.user_file import read_regular
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.journal import (
     Journal,
-    Tell,
     forget_lost,
     journals_in,
     names_in,
@@ -78,12 +77,11 @@ def open_run(
     stem: str,
     name: str | None,
     resume: bool,
-    tell: Tell = tell_in_log,
 ) -> Run:
     """Creates a run, or with `resume` opens the newest one with the same purpose (or the one named).
 
     purpose: JSON values that determine the measurements (problem sets, kernels, target, sources, device).
-    stem: prefix of a new run's name. tell: called with a line for each damaged file. A resumed run loses its
+    stem: prefix of a new run's name. A resumed run loses its
     device_lost rows, and its damaged parts are set aside: those pairs are measured again. Raises RecordError
     for a name that is not a file name or is taken, for a run to resume that has another purpose, and for
     files that cannot be read or written.
@@ -95,19 +93,17 @@ def open_run(
     with disk_errors_as(
         RecordError, f"cannot open a run in {reports}", "free space or choose another --report-dir"
     ):
-        return _open_run(reports, json.loads(json.dumps(purpose)), stem, name, resume, tell)
+        return _open_run(reports, json.loads(json.dumps(purpose)), stem, name, resume)
 
 
-def _open_run(
-    reports: Path, wanted: Mapping[str, Any], stem: str, name: str | None, resume: bool, tell: Tell
-) -> Run:
+def _open_run(reports: Path, wanted: Mapping[str, Any], stem: str, name: str | None, resume: bool) -> Run:
     if resume:
-        found = _find(reports, wanted, name, tell)
+        found = _find(reports, wanted, name)
         if found is not None:
             lock = own(found, MANIFEST)
             measurements = measurements_folder(found)
-            seal_abandoned(measurements, tell)
-            set_damaged_aside(measurements, tell)
+            seal_abandoned(measurements)
+            set_damaged_aside(measurements)
             forget_lost(measurements)
             return Run(found, wanted, resumed=True, lock=lock)
     folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
@@ -134,7 +130,7 @@ def _timed_name(stem: str) -> str:
     return plain + datetime.now().strftime("-%Y%m%d-%H%M%S")
 
 
-def _find(reports: Path, wanted: Any, name: str | None, tell: Tell) -> Path | None:
+def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
     if name is not None:
         folder = reports / name
         if not folder.is_dir() or _is_empty(folder):
@@ -160,7 +156,7 @@ def _find(reports: Path, wanted: Any, name: str | None, tell: Tell) -> Path | No
         except FileNotFoundError:
             continue
         except DamagedError as error:
-            tell(f"{error}; it is not resumed")
+            tell_in_log(f"{error}; it is not resumed")
     return max(found)[1] if found else None
 
 

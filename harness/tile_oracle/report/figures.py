@@ -12,7 +12,6 @@ from tile_oracle.judge.selection import Efficiency
 from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.sources import source_figures
 
 EFFICIENCY, TIME_WEIGHTED, FOUND = "efficiency", "time-weighted", "oracle found"
 
@@ -70,21 +69,6 @@ def _judged(data: ReportData) -> list[Group]:
             ("efficiency of measuring the top 3", words.percent(data.efficiency.measure_top_percent[2])),
         ]
     return [*groups, Group(FOUND, found)]
-
-
-def source_groups(data: ReportData) -> list[Group]:
-    """Returns the figures of each source of kernels, for a terminal."""
-    return [
-        Group(
-            "" if place else "sources",
-            [
-                (f"{one.source}: fastest on", f"{one.wins} of {words.count(one.problems, 'problem')}"),
-                ("its best, geometric mean", words.percent(one.mean_percent)),
-                ("worst", words.percent(one.worst_percent)),
-            ],
-        )
-        for place, one in enumerate(source_figures(data.by_source))
-    ]
 
 
 def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 
 from tile_oracle.pages import words
+from tile_oracle.pages.tables import Table
 from tile_oracle.report import wording
 from tile_oracle.report.data import THROTTLED, TIME_WENT, ReportData
-from tile_oracle.report.figures import Group, figure_groups, source_groups
-from tile_oracle.report.kernel_views import slice_view
+from tile_oracle.report.figures import Group, figure_groups
+from tile_oracle.report.kernel_views import slice_view, sources
 from tile_oracle.report.picker_figures import picker_lines
 from tile_oracle.report.sections import criteria
 
@@ -27,6 +28,7 @@ def summary_lines(data: ReportData, width: int = 100, *, with_baseline: bool = T
     blocks = [
         _head(data),
         _figures(data),
+        _sources(data),
         picker_lines(data.pickers),
         _worst(data),
         _failures(data),
@@ -47,6 +49,7 @@ def evaluation_lines(data: ReportData, worst: int) -> list[str]:
     blocks = [
         [wording.title(data), f"  {wording.pairs_sentence(data)}", f"  {data.ranked_by.sentence}"],
         _figures(data),
+        _sources(data),
         slice_view(data).plain(),
         _worst(data, worst),
         wording.scope_notes(data),
@@ -75,7 +78,11 @@ def _figures(data: ReportData) -> list[str]:
     *shown, coverage = figure_groups(data)
     counts = ", ".join(f"{number:,} {status}" for status, number in wording.status_counts(data))
     pairs = Group("pairs", [("", counts or "none measured")])
-    return [_pairs(group) for group in (*shown, *source_groups(data), coverage, pairs)]
+    return [_pairs(group) for group in (*shown, coverage, pairs)]
+
+
+def _sources(data: ReportData) -> list[str]:
+    return [line for table in sources(data)[:1] if isinstance(table, Table) for line in table.plain()]
 
 
 def _worst(data: ReportData, most: int = 5) -> list[str]:
