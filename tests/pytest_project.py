@@ -71,10 +71,7 @@ PROBLEMS = (
     "forward-fp32-n1-g4-c8-k8-i7x7-f3x3-p1",
     "forward-fp32-n2-c3-k5-i9x9-f3x3-s2",
 )
-KERNELS = (
-    "16x16x64_basic_v1_intrawave_w1x1x1_wt4x16x1",
-    "16x16x64_compv3_intrawave_w1x1x1_wt4x16x1",
-)
+KERNELS = ("16x16x64_basic_v1_intrawave_w1x1x1_wt4x16x1", "16x16x64_compv3_intrawave_w1x1x1_wt4x16x1")
 """What TWO_KERNELS leaves of the set `tiny`, in the order in which they run."""
 
 

@@ -76,11 +76,7 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
         files = {name for name in files if not name.endswith(NOT_IN_THE_WHEEL)}
         assert files
         assert {f"tile_oracle/_data/{name}" for name in files} <= names
-    assert {
-        "tile_oracle/plugin.py",
-        "tile_oracle/py.typed",
-        "tile_oracle/suite/test_kernels.py",
-    } <= names
+    assert {"tile_oracle/plugin.py", "tile_oracle/py.typed", "tile_oracle/suite/test_kernels.py"} <= names
     # The training data of shipped models are only needed to train them again, from a checkout.
     assert not [name for name in names if name.endswith(NOT_IN_THE_WHEEL)]
     assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]

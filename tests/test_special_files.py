@@ -51,8 +51,7 @@ def fifo(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "read",
-    [read_table, read_journal, digest_of, partial(read_object, error=RecordError), _predictions],
+    "read", [read_table, read_journal, digest_of, partial(read_object, error=RecordError), _predictions]
 )
 def test_readers_refuse_it(fifo: Path, read: Callable[[Path], Any]) -> None:
     with pytest.raises(HarnessError, match=r"fifo cannot be read|cannot read .*fifo"):

@@ -225,10 +225,7 @@ def test_a_long_kernel_that_may_lead_is_timed_once() -> None:
 
 @settings(max_examples=60)
 @given(
-    best_ms=st.floats(0.01, 20),
-    ratio=st.floats(0.2, 10),
-    sigma=st.floats(0, 0.2),
-    seed=st.integers(0, 2**32),
+    best_ms=st.floats(0.01, 20), ratio=st.floats(0.2, 10), sigma=st.floats(0, 0.2), seed=st.integers(0, 2**32)
 )
 def test_a_coarse_timing_is_never_near_the_best(
     best_ms: float, ratio: float, sigma: float, seed: int

@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import RuleError
-from tile_oracle.evaluation.portfolio import (
-    PoolEfficiencies,
-    bound_percent,
-    choose,
-    pool_efficiencies,
-)
+from tile_oracle.evaluation.portfolio import PoolEfficiencies, bound_percent, choose, pool_efficiencies
 from tile_oracle.operation import Kind
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text

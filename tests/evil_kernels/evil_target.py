@@ -60,10 +60,7 @@ class EvilTarget(Target):
     """
 
     def __init__(
-        self,
-        builder: Builder,
-        timeout_s: float = 60.0,
-        binaries: dict[GroupedConvKernel, Path] | None = None,
+        self, builder: Builder, timeout_s: float = 60.0, binaries: dict[GroupedConvKernel, Path] | None = None
     ) -> None:
         super().__init__("cpu", "cpu", [Compiled(builder)])
         self.limit_s = timeout_s

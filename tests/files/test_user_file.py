@@ -55,9 +55,7 @@ def test_a_missing_file_stays_a_missing_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "read",
-    [lambda path: read_picks(path, []), read_assembly],
-    ids=["picks", "assembly"],
+    "read", [lambda path: read_picks(path, []), read_assembly], ids=["picks", "assembly"]
 )
 def test_readers_of_named_files_refuse_a_fifo(read: Callable[[Path], object], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")

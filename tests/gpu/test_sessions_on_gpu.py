@@ -104,8 +104,7 @@ def real_gpu() -> Where:
 
 
 @pytest.fixture(
-    scope="module",
-    params=["gpu", "emulated_gfx950", "emulated_gfx942", "emulated_gfx90a", "emulated_sm_90"],
+    scope="module", params=["gpu", "emulated_gfx950", "emulated_gfx942", "emulated_gfx90a", "emulated_sm_90"]
 )
 def where(
     request: pytest.FixtureRequest, emulated_machine: Callable[[str], emulated.EmulatedMachine]
@@ -366,7 +365,7 @@ def test_a_fault_may_be_an_error_number_in_hip_too(gpu: GpuProject, tmp_path: Pa
     pool = [("good", 65), ("out_of_bounds", 64), ("illegal", 64), ("good", 66)]
     _, records = evil_session(gpu, pool, tmp_path / "evil", EMULATED_HIP_FAULTS="code")
     assert records.set_index("mode")["status"].to_dict() == {
-        **{"good": "ok", "out_of_bounds": "crash", "illegal": "crash"},
+        **{"good": "ok", "out_of_bounds": "crash", "illegal": "crash"}
     }
     details = dict(zip(records["mode"], records["detail"], strict=True))
     assert "hipErrorIllegalAddress (700)" in details["out_of_bounds"]

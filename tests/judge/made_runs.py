@@ -58,9 +58,6 @@ def baseline(efficiencies: Sequence[float | None], known: Mapping[str, Mapping[s
 
 
 def judged(
-    now: Sequence[float | None],
-    then: Sequence[float | None],
-    criteria: Criteria | None = None,
-    **more: Any,
+    now: Sequence[float | None], then: Sequence[float | None], criteria: Criteria | None = None, **more: Any
 ) -> Verdict:
     return judge(*a_run(now), baseline(then), criteria or Criteria(), **more)

@@ -12,14 +12,11 @@ import pytest
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import ModelError
 from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.selection import (
-    fixed_choice,
-    kernel_table,
-    select,
-    summarise,
-)
+from tile_oracle.judge.selection import fixed_choice, kernel_table, select, summarise
+from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import problem_from_id
 from tile_oracle.record.final import final_measurements
 from tile_oracle.report.wording import why
 
@@ -131,8 +128,8 @@ class TestMeasureTheTopK:
 
     def test_failed_and_unmeasured_kernels_add_nothing(self) -> None:
         rows = [*THREE, record(PROBLEM, D, status="crash")]
-        row = one(rows, {A: 9.0, D: 8.0, KERNELS[5]: 7.0, C: 6.0})
-        assert [row[f"efficiency_top_{k}"] for k in (1, 2, 3, 4)] == [0.25, 0.25, 0.25, 0.5]
+        row = one(rows, {D: 9.0, A: 8.0, KERNELS[5]: 7.0, C: 6.0})
+        assert [row[f"efficiency_top_{k}"] for k in (1, 2, 3, 4)] == [0.0, 0.25, 0.25, 0.5]
 
     def test_only_the_first_ten(self) -> None:
         rows = [record(PROBLEM, kernel, 1.0 + i) for i, kernel in enumerate(KERNELS)]
@@ -175,6 +172,7 @@ class TestKernels:
         by_name = table.set_index("kernel")
         assert by_name.loc[B.name, ["oracles", "picks", "ok", "not_ok"]].tolist() == [1, 2, 2, 0]
         assert by_name.loc[A.name, ["oracles", "picks", "ok", "not_ok"]].tolist() == [0, 0, 1, 1]
+        assert slices_of(problem_from_id("forward-bf16-n1-g8-c8-k8-i5x5-f3x3")) == ("3x3", "depthwise")
         assert by_name.loc[B.name, "mean_efficiency"] == pytest.approx((1.0 + 0.25) / 2)
         assert table["oracles"].is_monotonic_decreasing
         assert table.index.tolist() == [0, 1, 2]

@@ -237,9 +237,14 @@ def test_the_error_of_a_margin_is_that_of_its_rounds_and_of_the_run(count: int, 
     assert found.sigma == pytest.approx(math.sqrt((4 * run**2 + dof * own) / (4 + dof) * of_median / count))
 
 
-@pytest.mark.parametrize(("spread", "sigma"), [(None, 0.005), (0.02, 0.93 * 0.02 / 5)])
-def test_one_round_has_the_error_of_its_samples_or_a_usual_one(spread: float | None, sigma: float) -> None:
-    (found,) = margins_of(((1.0,), (1.25,)), spread=spread, samples=25).values()
+@pytest.mark.parametrize(
+    ("spread", "samples", "sigma"),
+    [(None, 25, 0.005), (0.02, 25, 0.93 * 0.02 / 5), (0.02, 2, 0.93 * 0.02 / math.sqrt(2))],
+)
+def test_one_round_has_the_error_of_its_samples_or_a_usual_one(
+    spread: float | None, samples: int, sigma: float
+) -> None:
+    (found,) = margins_of(((1.0,), (1.25,)), spread=spread, samples=samples).values()
     assert (found.rounds, found.dof, found.efficiency) == (0, 2.0, pytest.approx(0.8))
     assert found.sigma == pytest.approx(math.sqrt(2) * sigma)
 

@@ -29,7 +29,7 @@ from tile_oracle.judge.statistics import (
     with_accepted_picks,
     with_sessions,
 )
-from tile_oracle.judge.verdict import Verdict, _compared, _drift_note, judge
+from tile_oracle.judge.verdict import Verdict, _compared, _drift_note, _session_note, judge
 from tile_oracle.record.final import final_measurements
 
 PROBLEMS = some_problems(20)
@@ -115,6 +115,9 @@ class TestMetricsOverProblems:
         low, high = changes.interval(lambda x: x.mean(axis=-1), 0.95)
         expected = 1.645 * 100 * 0.5 * 0.02 * math.sqrt(2 / len(IDS))
         assert (-low, high) == pytest.approx((expected, expected), rel=0.1)
+        noisy, exact = (Side(*np.array([[0.5], [np.log(0.5)], [sigma], [9.0]])) for sigma in (0.02, 0.0))
+        low, high = Changes(noisy, exact).interval(lambda x: x.mean(axis=-1), 0.95)
+        assert low < -1 < 1 < high
 
     def test_a_baseline_without_noise_data_is_as_noisy_as_the_run(self) -> None:
         now, then = paired_sides(["p"], {"p": 0.8}, {"p": 0.9}, {"p": margin(0.8, 0.03)}, {})
@@ -195,6 +198,8 @@ class TestResolution:
             then = Side(ones, ahead * ones, 0.05 * ones, 5.0 * ones)
             found = finding_confidences(now, then, 10.0, 0.95)
             assert (found == 0.95).all() == (confidence == 0.95)
+        exact = Side(ones, 0.0 * ones, 0.0 * ones, ones)
+        assert (finding_confidences(exact, exact, 10.0, 0.95) == 0.95).all()
 
     @pytest.mark.parametrize("sigma", [0.03, 0.1], ids=["noisy", "very noisy"])
     def test_noise_fails_at_most_two_unchanged_runs_of_a_hundred(self, sigma: float) -> None:
@@ -286,7 +291,9 @@ class TestAcceptedPicks:
         assert accepted_margins(*self.a_run(PICK.name, [1.8, 2.0, 1.7]), then) == {}, "no other pick"
 
     def test_the_recording_of_the_baseline_says_nothing_new(self) -> None:
-        then = margins(*self.a_run(PICK.name, [1.9, 2.0, 1.7]))
+        records, final, selection = self.a_run(PICK.name, [1.9, 2.0, 1.7])
+        assert margins(records, final, selection.assign(pick_status="crash")) == {}
+        then = margins(records, final, selection)
         assert accepted_margins(*self.a_run(THIRD.name, [1.9, 2.0, 1.7]), then) == {}
 
 
@@ -354,6 +361,11 @@ class TestSessions:
         now, then = self.sides(np.random.default_rng(3), 0.0, 40)
         moved = Side(now.efficiency, now.log_ratio - np.repeat([0.3, 0.0], [4, 36]), now.sigma, now.dof)
         assert between_sessions(moved, then, np.ones(40, dtype=bool)) < 0.02
+
+    def test_the_verdict_says_so(self) -> None:
+        assert _session_note(0.0) == ()
+        (note,) = _session_note(0.0153)
+        assert note.startswith("session-to-session noise is 1.5 % (")
 
     def test_exact_values_stay_exact(self) -> None:
         exact = Side(np.ones(6), np.zeros(6), np.zeros(6), np.ones(6))

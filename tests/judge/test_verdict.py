@@ -36,6 +36,7 @@ class TestCriteria:
     def test_an_equal_run_passes(self) -> None:
         verdict = judged([0.9, 0.8, 1.0], [0.9, 0.8, 1.0])
         assert (verdict.state, verdict.failed, verdict.compared) == ("passed", False, 3)
+        assert verdict.message == "every criterion is met"
         assert passed(verdict) == ALL_MET
 
     def test_the_mean_may_fall_by_half_a_point(self) -> None:

@@ -297,7 +297,7 @@ MISTAKES = (
             ";",
             "a copy is still under way",
             COMP_ASYNC,
-        ),
+        )
     ),
     Mistake(
         *("a wait for all but one", GFX950, "device.hpp", "s_waitcnt<0x0f70>();", "s_waitcnt<0x0f71>();"),

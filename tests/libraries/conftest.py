@@ -56,9 +56,7 @@ MakeMachine = Callable[[str], Machine]
 
 @pytest.fixture
 def machine_with(
-    project: Project,
-    emulated_machine: Callable[[str], emulated.EmulatedMachine],
-    tmp_path: Path,
+    project: Project, emulated_machine: Callable[[str], emulated.EmulatedMachine], tmp_path: Path
 ) -> MakeMachine:
     """The machine with a library of tests/shims."""
 

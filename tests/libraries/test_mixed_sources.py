@@ -7,10 +7,7 @@ import pytest
 from tests.libraries.conftest import MakeMachine
 from tile_oracle.compiling.triton.child_process import triton_folder
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")]
 PROBLEM = "gemm-bf16-rcr-m5-n7-k24"
 COPY = """\
 import triton

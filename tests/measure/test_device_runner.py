@@ -14,15 +14,7 @@ from tests.processes import wait_until
 from tests.pytest_project import KERNELS, PROBLEMS, Project
 from tile_oracle.errors import HarnessError
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.measure.assignments import (
-    Binaries,
-    DeviceSettings,
-    Ended,
-    Message,
-    Row,
-    Shipment,
-    Work,
-)
+from tile_oracle.measure.assignments import Binaries, DeviceSettings, Ended, Message, Row, Shipment, Work
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_runner import DeviceRunner, Shipments
 from tile_oracle.measure.measurement import Measurement

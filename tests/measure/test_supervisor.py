@@ -205,11 +205,7 @@ def test_a_broken_device_is_not_blamed_on_the_kernels_after(
     kernels = [GOOD, evil_kernel("breaks_device"), *(evil_kernel("good", i) for i in range(2, 6))]
     supervisor = open_supervisor()
     measurements = list(supervisor.sweep(PROBLEM, built(supervisor, *kernels)))
-    assert swept(measurements) == [
-        ("good", "ok"),
-        ("breaks_device", "crash"),
-        *[("good", "device_lost")] * 4,
-    ]
+    assert swept(measurements) == [("good", "ok"), ("breaks_device", "crash"), *[("good", "device_lost")] * 4]
     assert "a known-good kernel now fails: killed by SIGSEGV" in measurements[-1].detail
     # Later problems of the session are reported at once, and no worker is started for them.
     later = list(supervisor.sweep(small_problem(N=2), [GOOD]))
@@ -353,9 +349,7 @@ def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
 # ---- use by callers -----------------------------------------------------------------------------------
 
 
-def test_an_abandoned_sweep_does_not_disturb_the_next(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
+def test_an_abandoned_sweep_does_not_disturb_the_next(open_supervisor: Callable[..., Supervisor]) -> None:
     supervisor = open_supervisor()
     kernels = built(supervisor, *(evil_kernel("good", i) for i in range(1, 8)))
     sweep = supervisor.sweep(PROBLEM, kernels)

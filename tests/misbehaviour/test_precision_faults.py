@@ -42,10 +42,7 @@ FAULTS = {
 }
 """Fault -> `fault` of precision_faults.hpp."""
 
-HARMLESS = {
-    ("operands in bf16", "bf16"),
-    ("operands through fp16", "fp16"),
-}
+HARMLESS = {("operands in bf16", "bf16"), ("operands through fp16", "fp16")}
 """Faults that do not exist in a dtype."""
 
 

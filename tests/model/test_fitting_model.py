@@ -35,13 +35,7 @@ def model(
     """A folder as `train` describes it; what is asked here does not read the trees."""
     folder.mkdir(parents=True)
     spec = spec or ModelSpec(
-        "gemm_universal",
-        "bf16",
-        "sm_90",
-        ("log2_M",),
-        schema=schema,
-        layouts=layouts,
-        devices=tuple(devices),
+        "gemm_universal", "bf16", "sm_90", ("log2_M",), schema=schema, layouts=layouts, devices=tuple(devices)
     )
     manifest = {"timestamp": f"2026-11-{day:02}T10:00:00+00:00"}
     listed = {} if trained is None else {"kernels": [one.name for one in trained]}

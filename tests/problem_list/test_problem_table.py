@@ -68,11 +68,7 @@ def test_output_extents_give_the_padding_where_no_column_does(load, row: str, pa
     ("head", "row", "message"),
     [
         (DIMENSIONS + ",pad_h,pad_w,Ho,Wo", "1,8,8,1,9,9,3,3,1,1,1,1,9,8", r":2: Wo = 8, but .* give Wo = 9"),
-        (
-            DIMENSIONS + ",Ho,Wo",
-            "1,8,8,1,9,9,1,1,1,1,3,9",
-            ":2: Ho = 3, but .* give Ho = 9",
-        ),
+        (DIMENSIONS + ",Ho,Wo", "1,8,8,1,9,9,1,1,1,1,3,9", ":2: Ho = 3, but .* give Ho = 9"),
         (DIMENSIONS + ",Ho,Wo", "1,8,8,1,9,9,3,3,1,1,0,9", ":2: Ho = 0"),
     ],
 )

@@ -64,8 +64,7 @@ def test_rows_become_one_part_with_the_schema_that_pandas_reads(tmp_path: Path, 
 
 def test_unknown_values_are_null(tmp_path: Path, make_row: MakeRow) -> None:
     write_part(
-        tmp_path / "part-a.parquet",
-        [make_row(0, status="crash", latency_ms=None, tflops=None), make_row(1)],
+        tmp_path / "part-a.parquet", [make_row(0, status="crash", latency_ms=None, tflops=None), make_row(1)]
     )
     table = pq.read_table(tmp_path / "part-a.parquet").to_pylist()
     assert [row["latency_ms"] for row in table] == [None, 1.5]
@@ -283,14 +282,7 @@ def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
     limit_bytes: int, tmp_path: Path, make_row: MakeRow
 ) -> None:
     """A size limit tears a row like a full disk; then there is room again, and recording continues."""
-    done = run_python(
-        "-c",
-        FULL_DISK,
-        tmp_path,
-        str(limit_bytes),
-        input=json.dumps(make_row(0)),
-        check=True,
-    )
+    done = run_python("-c", FULL_DISK, tmp_path, str(limit_bytes), input=json.dumps(make_row(0)), check=True)
     written, messages = json.loads(done.stdout)
     assert messages
     for message in messages:

@@ -69,11 +69,7 @@ def make_registry(cpu_target: Target) -> Iterator[Callable[..., Registry]]:
     opened: list[Registry] = []
 
     def make(**changes: Any) -> Registry:
-        options: dict[str, Any] = {
-            "target": cpu_target,
-            "kernels": "tiny",
-            "settings": SHORT,
-        }
+        options: dict[str, Any] = {"target": cpu_target, "kernels": "tiny", "settings": SHORT}
         options |= changes
         opened.append(Registry(options.pop("target"), **options))
         return opened[-1]

@@ -159,13 +159,7 @@ def test_a_published_model(records: pd.DataFrame, tmp_path: Path, width: int, lo
     assert_same(tmp_path / "m", kernels, random_problems(FORWARD, 60))
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        "physical",
-        *slow("published", "log_time", "two_orders"),
-    ],
-)
+@pytest.mark.parametrize("recipe", ["physical", *slow("published", "log_time", "two_orders")])
 def test_every_recipe(records: pd.DataFrame, tmp_path: Path, recipe: str) -> None:
     train(records, recipe_named(recipe).with_trees(20), n_splits=2).save(tmp_path / "m")
     kernels = [*make_kernels(("compv3", "compv5", "mem")), *pool_of_kind(FORWARD, "gfx950", "default")[:20]]

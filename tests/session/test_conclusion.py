@@ -42,9 +42,7 @@ def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
 
 
 @pytest.mark.slow
-def test_worse_efficiencies_fail_a_session_without_failed_tests(
-    accepted: tuple[Project, Finished],
-) -> None:
+def test_worse_efficiencies_fail_a_session_without_failed_tests(accepted: tuple[Project, Finished]) -> None:
     project, _ = accepted
     path, baseline = baseline_of(project)
     accepted_one = load_baseline(path)

@@ -13,14 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_project import (
-    PROBLEMS,
-    SHORTLY,
-    TWO_KERNELS,
-    Finished,
-    Project,
-    end_of,
-)
+from tests.pytest_project import PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project, end_of
 from tests.session.recorded import SET, Recorded
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
 from tile_oracle.session.outcome import Outcome

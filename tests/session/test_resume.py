@@ -15,15 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.processes import LONGEST_S, has_ended, wait_until
-from tests.pytest_project import (
-    CLOCK_THAT_JUMPS,
-    PROBLEMS,
-    TWO_KERNELS,
-    Project,
-    children,
-    end_of,
-    twice,
-)
+from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, TWO_KERNELS, Project, children, end_of, twice
 
 ALL_PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""

@@ -102,10 +102,7 @@ WAYS: tuple[Way, ...] = (
     _passed("`--baseline-dir=new --update-baseline`", "--baseline-dir=new --update-baseline"),
     _passed("`--model none`", "--model none"),
     # ---- allowed by name ----
-    _shown(
-        "`--benchmark-only --allow nothing-measured`",
-        "--benchmark-only --allow nothing-measured",
-    ),
+    _shown("`--benchmark-only --allow nothing-measured`", "--benchmark-only --allow nothing-measured"),
     Way("`-k PROBLEM --allow incomplete`", 0, "incomplete", "-k PROBLEM --allow incomplete"),
     Way(
         "`--baseline-dir=none --allow no-baseline`",

@@ -36,6 +36,14 @@ double strtod(const char *, char **);
     if (failed) return failed;                                                                           \
   } while (0)
 
+/* A function that notes its arguments and, unless it is to fail, does one thing. */
+#define CALL(hip, cuda, parameters, does, ...)                                                            \
+  __attribute__((visibility("default"))) int BOTH(hip, cuda) parameters {                                \
+    NOTE(hip, cuda, __VA_ARGS__);                                                                         \
+    does;                                                                                                \
+    return 0;                                                                                            \
+  }
+
 static int record = -1;
 static int info[9] = {1, 128, 0, 0, 0, 64, 64, 64, 1};
 static unsigned long next_handle = 0x1000;
@@ -52,71 +60,32 @@ static int failure_of(const char *name) {
 
 static handle fresh(void) { return (handle)(next_handle += 16); }
 
-API(hipInit, cuInit, unsigned flags) { NOTE(hipInit, cuInit, "%u", flags); return 0; }
-API(hipRuntimeGetVersion, cuDriverGetVersion, int *version) {
-  *version = BOTH(60443484, 13000);
-  NOTE(hipRuntimeGetVersion, cuDriverGetVersion, "");
-  return 0;
-}
-API(hipGetDeviceCount, cuDeviceGetCount, int *count) { *count = 1; NOTE(hipGetDeviceCount, cuDeviceGetCount, ""); return 0; }
-API(hipDeviceGet, cuDeviceGet, int *device, int index) {
-  *device = index;
-  NOTE(hipDeviceGet, cuDeviceGet, "%d", index);
-  return 0;
-}
-API(hipDeviceGetName, cuDeviceGetName, char *name, int size, int device) {
-  NOTE(hipDeviceGetName, cuDeviceGetName, "%d %d", size, device);
-  strcpy(name, "a recorder");
-  return 0;
-}
+CALL(hipInit, cuInit, (unsigned flags), , "%u", flags)
+CALL(hipRuntimeGetVersion, cuDriverGetVersion, (int *version), *version = BOTH(60443484, 13000), "")
+CALL(hipGetDeviceCount, cuDeviceGetCount, (int *count), *count = 1, "")
+CALL(hipDeviceGet, cuDeviceGet, (int *device, int index), *device = index, "%d", index)
+CALL(hipDeviceGetName, cuDeviceGetName, (char *name, int size, int device), strcpy(name, "a recorder"), "%d %d", size, device)
 API(hipDeviceGetPCIBusId, cuDeviceGetPCIBusId, char *name, int size, int device) {
   NOTE(hipDeviceGetPCIBusId, cuDeviceGetPCIBusId, "%d %d", size, device);
   const char *own = getenv("RECORD_PCI");
   strcpy(name, own ? own : "0000:AB:00.0");
   return 0;
 }
-API(hipMemGetInfo, cuMemGetInfo_v2, size_t *there, size_t *total) {
-  *there = *total = 1ul << 30;
-  NOTE(hipMemGetInfo, cuMemGetInfo_v2, "");
-  return 0;
-}
-API(hipMalloc, cuMemAlloc_v2, handle *where, size_t size) {
-  NOTE(hipMalloc, cuMemAlloc_v2, "%lu", size);
-  *where = malloc(size);
-  return 0;
-}
-API(hipFree, cuMemFree_v2, handle where) { NOTE(hipFree, cuMemFree_v2, "%p", where); free(where); return 0; }
-API(hipMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, handle to, const void *from, size_t size, handle stream) {
-  NOTE(hipMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, "%p %lu %p", to, size, stream);
-  memcpy(to, from, size);
-  return 0;
-}
-API(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void *to, handle from, size_t size, handle stream) {
-  NOTE(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, "%p %lu %p", from, size, stream);
-  memcpy(to, from, size);
-  return 0;
-}
-API(hipMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, void *to, handle from, size_t size, handle stream) {
-  NOTE(hipMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, "%p %p %lu %p", to, from, size, stream);
-  memcpy(to, from, size);
-  return 0;
-}
-API(hipMemsetD8Async, cuMemsetD8Async, handle where, unsigned char value, size_t size, handle stream) {
-  NOTE(hipMemsetD8Async, cuMemsetD8Async, "%p %u %lu %p", where, value, size, stream);
-  memset(where, value, size);
-  return 0;
-}
-API(hipModuleLoadData, cuModuleLoadData, handle *module, const char *image) {
-  NOTE(hipModuleLoadData, cuModuleLoadData, "%.4s", image);
-  *module = fresh();
-  return 0;
-}
-API(hipModuleUnload, cuModuleUnload, handle module) { NOTE(hipModuleUnload, cuModuleUnload, "%p", module); return 0; }
-API(hipModuleGetFunction, cuModuleGetFunction, handle *function, handle module, const char *name) {
-  NOTE(hipModuleGetFunction, cuModuleGetFunction, "%p %s", module, name);
-  *function = fresh();
-  return 0;
-}
+CALL(hipMemGetInfo, cuMemGetInfo_v2, (size_t *there, size_t *total), *there = *total = 1ul << 30, "")
+CALL(hipMalloc, cuMemAlloc_v2, (handle *where, size_t size), *where = malloc(size), "%lu", size)
+CALL(hipFree, cuMemFree_v2, (handle where), free(where), "%p", where)
+CALL(hipMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (handle to, const void *from, size_t size, handle stream),
+     memcpy(to, from, size), "%p %lu %p", to, size, stream)
+CALL(hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *to, handle from, size_t size, handle stream),
+     memcpy(to, from, size), "%p %lu %p", from, size, stream)
+CALL(hipMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (void *to, handle from, size_t size, handle stream),
+     memcpy(to, from, size), "%p %p %lu %p", to, from, size, stream)
+CALL(hipMemsetD8Async, cuMemsetD8Async, (handle where, unsigned char value, size_t size, handle stream),
+     memset(where, value, size), "%p %u %lu %p", where, value, size, stream)
+CALL(hipModuleLoadData, cuModuleLoadData, (handle *module, const char *image), *module = fresh(), "%.4s", image)
+CALL(hipModuleUnload, cuModuleUnload, (handle module), , "%p", module)
+CALL(hipModuleGetFunction, cuModuleGetFunction, (handle *function, handle module, const char *name),
+     *function = fresh(), "%p %s", module, name)
 API(hipModuleGetGlobal, cuModuleGetGlobal_v2, handle *where, size_t *size, handle module, const char *name) {
   NOTE(hipModuleGetGlobal, cuModuleGetGlobal_v2, "%p %s", module, name);
   char *numbers = getenv("RECORD_INFO");
@@ -128,84 +97,38 @@ API(hipModuleGetGlobal, cuModuleGetGlobal_v2, handle *where, size_t *size, handl
   *size = sizeof info;
   return 0;
 }
-API(hipModuleLaunchKernel, cuLaunchKernel, handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-    unsigned by, unsigned bz, unsigned lds, handle stream, void **parameters, void **extra) {
-  NOTE(hipModuleLaunchKernel, cuLaunchKernel, "%p %u,%u,%u %u,%u,%u %u %p %p %d", function, gx, gy, gz, bx, by, bz, lds,
-       stream, *(void **)parameters[0], extra != 0);
-  return 0;
-}
-API(hipStreamCreateWithFlags, cuStreamCreate, handle *stream, unsigned flags) {
-  NOTE(hipStreamCreateWithFlags, cuStreamCreate, "%u", flags);
-  *stream = fresh();
-  return 0;
-}
-API(hipStreamSynchronize, cuStreamSynchronize, handle stream) {
-  NOTE(hipStreamSynchronize, cuStreamSynchronize, "%p", stream);
-  return 0;
-}
-API(hipEventCreateWithFlags, cuEventCreate, handle *event, unsigned flags) {
-  NOTE(hipEventCreateWithFlags, cuEventCreate, "%u", flags);
-  *event = fresh();
-  return 0;
-}
-API(hipEventDestroy, cuEventDestroy_v2, handle event) { NOTE(hipEventDestroy, cuEventDestroy_v2, "%p", event); return 0; }
-API(hipEventRecord, cuEventRecord, handle event, handle stream) {
-  NOTE(hipEventRecord, cuEventRecord, "%p %p", event, stream);
-  return 0;
-}
+CALL(hipModuleLaunchKernel, cuLaunchKernel, (handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+    unsigned by, unsigned bz, unsigned lds, handle stream, void **parameters, void **extra),
+     , "%p %u,%u,%u %u,%u,%u %u %p %p %d", function, gx, gy, gz, bx, by, bz, lds, stream, *(void **)parameters[0], extra != 0)
+CALL(hipStreamCreateWithFlags, cuStreamCreate, (handle *stream, unsigned flags), *stream = fresh(), "%u", flags)
+CALL(hipStreamSynchronize, cuStreamSynchronize, (handle stream), , "%p", stream)
+CALL(hipEventCreateWithFlags, cuEventCreate, (handle *event, unsigned flags), *event = fresh(), "%u", flags)
+CALL(hipEventDestroy, cuEventDestroy_v2, (handle event), , "%p", event)
+CALL(hipEventRecord, cuEventRecord, (handle event, handle stream), , "%p %p", event, stream)
 API(hipEventElapsedTime, cuEventElapsedTime, float *ms, handle from, handle to) {
   NOTE(hipEventElapsedTime, cuEventElapsedTime, "%p %p", from, to);
   const char *wanted = getenv("RECORD_ELAPSED_MS");
   *ms = wanted ? (float)strtod(wanted, 0) : 0.01f;
   return 0;
 }
-API(hipStreamBeginCapture, cuStreamBeginCapture_v2, handle stream, int mode) {
-  NOTE(hipStreamBeginCapture, cuStreamBeginCapture_v2, "%p %d", stream, mode);
-  return 0;
-}
-API(hipStreamEndCapture, cuStreamEndCapture, handle stream, handle *graph) {
-  *graph = fresh();
-  NOTE(hipStreamEndCapture, cuStreamEndCapture, "%p", stream);
-  return 0;
-}
-API(hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, handle *graph, handle captured, unsigned long long flags) {
-  NOTE(hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, "%p %llu", captured, flags);
-  *graph = fresh();
-  return 0;
-}
-API(hipGraphLaunch, cuGraphLaunch, handle graph, handle stream) {
-  NOTE(hipGraphLaunch, cuGraphLaunch, "%p %p", graph, stream);
-  return 0;
-}
-API(hipGraphExecDestroy, cuGraphExecDestroy, handle graph) { NOTE(hipGraphExecDestroy, cuGraphExecDestroy, "%p", graph); return 0; }
-API(hipGraphDestroy, cuGraphDestroy, handle graph) { NOTE(hipGraphDestroy, cuGraphDestroy, "%p", graph); return 0; }
+CALL(hipStreamBeginCapture, cuStreamBeginCapture_v2, (handle stream, int mode), , "%p %d", stream, mode)
+CALL(hipStreamEndCapture, cuStreamEndCapture, (handle stream, handle *graph), *graph = fresh(), "%p", stream)
+CALL(hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (handle *graph, handle captured, unsigned long long flags),
+     *graph = fresh(), "%p %llu", captured, flags)
+CALL(hipGraphLaunch, cuGraphLaunch, (handle graph, handle stream), , "%p %p", graph, stream)
+CALL(hipGraphExecDestroy, cuGraphExecDestroy, (handle graph), , "%p", graph)
+CALL(hipGraphDestroy, cuGraphDestroy, (handle graph), , "%p", graph)
 
 #ifdef AS_CUDA
-API(, cuDeviceGetAttribute, int *value, int attribute, int device) {
-  NOTE(, cuDeviceGetAttribute, "%d %d", attribute, device);
-  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : 0;
-  return 0;
-}
-API(, cuDevicePrimaryCtxRetain, handle *context, int device) {
-  NOTE(, cuDevicePrimaryCtxRetain, "%d", device);
-  *context = fresh();
-  return 0;
-}
-API(, cuCtxSetCurrent, handle context) { NOTE(, cuCtxSetCurrent, "%p", context); return 0; }
-API(, cuFuncSetAttribute, handle function, int attribute, int value) {
-  NOTE(, cuFuncSetAttribute, "%p %d %d", function, attribute, value);
-  return 0;
-}
-API(, cuFuncGetAttribute, int *value, int attribute, handle function) {
-  NOTE(, cuFuncGetAttribute, "%d %p", attribute, function);
-  *value = attribute == 1 ? 256 : attribute == 3 ? 10 : attribute == 4 ? 168 : 0;
-  return 0;
-}
-API(, cuOccupancyMaxActiveBlocksPerMultiprocessor, int *count, handle function, int threads, size_t lds) {
-  NOTE(, cuOccupancyMaxActiveBlocksPerMultiprocessor, "%p %d %lu", function, threads, lds);
-  *count = 3;
-  return 0;
-}
+CALL(, cuDeviceGetAttribute, (int *value, int attribute, int device),
+     *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : 0, "%d %d", attribute, device)
+CALL(, cuDevicePrimaryCtxRetain, (handle *context, int device), *context = fresh(), "%d", device)
+CALL(, cuCtxSetCurrent, (handle context), , "%p", context)
+CALL(, cuFuncSetAttribute, (handle function, int attribute, int value), , "%p %d %d", function, attribute, value)
+CALL(, cuFuncGetAttribute, (int *value, int attribute, handle function),
+     *value = attribute == 1 ? 256 : attribute == 3 ? 10 : attribute == 4 ? 168 : 0, "%d %p", attribute, function)
+CALL(, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *count, handle function, int threads, size_t lds),
+     *count = 3, "%p %d %lu", function, threads, lds)
 API(, cuGetErrorName, int code, const char **name) { *name = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR"; return code == 12345; }
 #else
 API(hipSetDevice, , int device) { NOTE(hipSetDevice, , "%d", device); return 0; }

@@ -11,14 +11,7 @@ import pytest
 
 from tests.processes import LONGEST_S, wait_until
 from tile_oracle.terminal import progress_line
-from tile_oracle.terminal.progress_line import (
-    ProgressLine,
-    _Wait,
-    clock,
-    steps,
-    wait,
-    waits_shown_on,
-)
+from tile_oracle.terminal.progress_line import ProgressLine, _Wait, clock, steps, wait, waits_shown_on
 
 
 class Terminal(io.StringIO):

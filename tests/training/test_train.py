@@ -198,8 +198,7 @@ def test_trees_do_not_depend_on_the_number_of_threads() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("recipe", "targets"),
-    [("published", ("tflops", "latency", "bandwidth")), ("physical", ("latency",))],
+    ("recipe", "targets"), [("published", ("tflops", "latency", "bandwidth")), ("physical", ("latency",))]
 )
 def test_a_warm_start_grows_every_member_from_its_own_old_trees(
     records: pd.DataFrame, tmp_path: Path, recipe: str, targets: tuple[str, ...]

@@ -166,10 +166,7 @@ class Driver:
             self._check()  # what could not be recorded is no result
             if (task := self._later.pop(problem.id, None)) is not None:
                 self._take_task(task)
-            there = self._problems.get(problem.id)
-            if self._results.find(problem, kernel) is None and (
-                there is None or kernel.name not in there.kernels
-            ):
+            if self._results.find(problem, kernel) is None:
                 self._asked.append((problem, kernel))
             while self._picks is None or (found := self._results.find(problem, kernel)) is None:
                 if self._stops_new and problem.id not in self._begun:

@@ -2,18 +2,18 @@
 
 Called as `compiler.py WORK CODE clang ARGUMENTS...` or `... /path/of/ptxas ARGUMENTS...`, with the arguments
 that build.gpu_toolchain.GpuToolchain gives to a clang or to ptxas, in a work folder of its builder.
-WORK holds emulated libraries; runtime.cpp looks for them in CODE, under the sha256 of the real binary.
+WORK holds emulated libraries; runtime.cpp looks for them in CODE, under image_key of the real binary.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import struct
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +32,9 @@ _ARCH = re.compile(r"--(?:offload-arch|cuda-gpu-arch)=(\S+)")
 
 
 def image_key(image: bytes) -> str:
-    """The name of an image for runtime.cpp: the sha256 of its content, with the length that its header
-    states."""
-    return hashlib.sha256(image[: _image_bytes(image)]).hexdigest()
+    """The name of an image for runtime.cpp: the length that its header states, and its CRC-32."""
+    size = _image_bytes(image)
+    return f"{size:x}-{zlib.crc32(image[:size]):08x}"
 
 
 def _image_bytes(image: bytes) -> int:

@@ -1,7 +1,7 @@
 // The functions of HIP's runtime (or, with AS_CUDA, of CUDA's driver) that tile_oracle.device.runtime calls, over the emulated
 // GPU: kernels really run, and compute what they should.
 //
-//   EMULATED_CODE=FOLDER     what modules are: FOLDER/<sha256 of the image>.emulated is the same source, compiled for the
+//   EMULATED_CODE=FOLDER     what modules are: FOLDER/<length>-<CRC-32 of the image>.emulated is the same source, compiled for the
 //                            emulator (compiler.py). An image without one is invalid.
 //   EMULATED_GPUS=2          how many GPUs there are (default 1), before HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES
 //   EMULATED_ACCESS_NS=100   how many nanoseconds a memory access takes (default 1): a kernel that takes longer needs fewer
@@ -179,54 +179,14 @@ bool is_variable(const void *p, u64 bytes) {
 
 // ---- images ----
 
-// FIPS 180-4: the first 32 bits of the fractions of the primes' cube roots.
-const u32 sha256_steps[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
-struct Sha256 {
-  u32 h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  static u32 turn(u32 x, int n) { return x >> n | x << (32 - n); }
-
-  void block(const u8 *p) {
-    u32 w[64], s[8];
-    for (int i = 0; i < 16; ++i) w[i] = (u32)p[4 * i] << 24 | p[4 * i + 1] << 16 | p[4 * i + 2] << 8 | p[4 * i + 3];
-    for (int i = 16; i < 64; ++i) {
-      u32 a = w[i - 15], b = w[i - 2];
-      w[i] = w[i - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[i - 7] + (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
-    }
-    for (int i = 0; i < 8; ++i) s[i] = h[i];
-    for (int i = 0; i < 64; ++i) {
-      u32 e = s[4], a = s[0];
-      u32 t1 = s[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & s[5]) ^ (~e & s[6])) + sha256_steps[i] + w[i];
-      u32 t2 = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-      for (int j = 7; j > 0; --j) s[j] = s[j - 1];
-      s[4] += t1;
-      s[0] = t1 + t2;
-    }
-    for (int i = 0; i < 8; ++i) h[i] += s[i];
+u32 crc32(const u8 *p, u64 bytes) {
+  u32 crc = ~0u;
+  for (u64 i = 0; i < bytes; ++i) {
+    crc ^= p[i];
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320 : 0);
   }
-
-  // 64 hexadecimal digits and a zero.
-  void of(const u8 *p, u64 bytes, char *out) {
-    u64 whole = bytes / 64, rest = bytes % 64;
-    for (u64 i = 0; i < whole; ++i) block(p + 64 * i);
-    u8 last[128] = {};
-    memcpy(last, p + 64 * whole, rest);
-    last[rest] = 0x80;
-    int blocks = rest < 56 ? 1 : 2;
-    for (int i = 0; i < 8; ++i) last[64 * blocks - 1 - i] = (u8)(bytes * 8 >> 8 * i);
-    for (int i = 0; i < blocks; ++i) block(last + 64 * i);
-    for (int i = 0; i < 64; ++i) out[i] = "0123456789abcdef"[h[i / 8] >> (28 - i % 8 * 4) & 15];
-    out[64] = 0;
-  }
-};
+  return ~crc;
+}
 
 template <class T> T at(const u8 *p, u64 offset) {
   T value;
@@ -254,9 +214,9 @@ int load(Module *module, const u8 *image) {
   if (elf && at<u16>(image, 18) != BOTH(224, 190)) return NO_BINARY_FOR_GPU;
   if (!elf && BOTH(true, image[0] != '/' && image[0] != '.')) return INVALID_IMAGE;
   const char *folder = getenv("EMULATED_CODE");
-  char digest[65], path[4096];
-  Sha256().of(image, image_bytes(image), digest);
-  snprintf(path, sizeof path, "%s/%s.emulated", folder ? folder : ".", digest);
+  char path[4096];
+  u64 bytes = image_bytes(image);
+  snprintf(path, sizeof path, "%s/%llx-%08x.emulated", folder ? folder : ".", bytes, crc32(image, bytes));
   // Modules find the emulator's functions by name, so this library must be visible to them.
   static void *own;
   Place here;

@@ -246,9 +246,7 @@ def plain(a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_id
 
 
 @needs_triton
-def test_a_users_kernel_that_writes_rows_of_padding_is_wrong(
-    make_project: Callable[[], Project],
-) -> None:
+def test_a_users_kernel_that_writes_rows_of_padding_is_wrong(make_project: Callable[[], Project]) -> None:
     project = make_project()
     (project.folder / "mine.py").write_text(USERS_FILE)
     (project.folder / "two.csv").write_text(

@@ -85,11 +85,7 @@ def test_ccr_is_the_data_gradient_with_its_result_transposed() -> None:
 # ---- the reference -------------------------------------------------------------------------------
 
 
-@given(
-    st.sampled_from(GEMM_LAYOUTS),
-    st.tuples(*[st.integers(1, 12)] * 3),
-    st.integers(0, 1000),
-)
+@given(st.sampled_from(GEMM_LAYOUTS), st.tuples(*[st.integers(1, 12)] * 3), st.integers(0, 1000))
 def test_the_reference_is_the_sum_of_products(layout: str, sizes: tuple[int, int, int], seed: int) -> None:
     problem = GemmProblem("fp32", layout, *sizes)
     first, second = integer_operands(problem, seed)

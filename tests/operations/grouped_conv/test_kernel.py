@@ -17,19 +17,13 @@ from tile_oracle.arch import load_arch
 from tile_oracle.compiling.source import gpu_code_refusal
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operations.grouped_conv.kernel import (
-    PUBLISHED_TILES,
-    SPECIALIZATIONS,
-    GroupedConvKernel,
-)
+from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, SPECIALIZATIONS, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 _NUMBERS = st.one_of(st.sampled_from((1, 2, 4, 8, 16, 32, 64, 128)), st.integers(1, 1 << 20))
 _TRIPLES = st.tuples(_NUMBERS, _NUMBERS, _NUMBERS)
 _NUMBERED_PIPELINES = st.builds(
-    "{}{}".format,
-    st.sampled_from(("compv", "basic_v", "basic_async_v", "preshufflev")),
-    st.integers(0, 99),
+    "{}{}".format, st.sampled_from(("compv", "basic_v", "basic_async_v", "preshufflev")), st.integers(0, 99)
 )
 _PIPELINES = st.one_of(
     st.sampled_from(("mem", "comp_async", "compv3", "compv4", "basic_v1")), _NUMBERED_PIPELINES

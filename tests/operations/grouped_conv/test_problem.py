@@ -12,11 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import HarnessError, ProblemError
-from tile_oracle.operations.grouped_conv.problem import (
-    DIRECTIONS,
-    DTYPES,
-    GroupedConvProblem,
-)
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from tile_oracle.problem.fields import ELEMENT_BYTES
 
 LAYER = {"direction": "forward", "dtype": "bf16", "ndim": 2, "N": 1, "C": 8, "K": 16, "G": 1, "Hi": 9}
