@@ -183,7 +183,7 @@ def test_shares_of_a_sum_are_exact() -> None:
 def test_reasons_of_a_pick_are_the_networks_shares() -> None:
     net = member()
     ranker = Ranker("sm_90", (net,), {"network": 1.0})
-    (reason,) = pick_reasons(ranker, {}, columns(KNOWN), columns(OTHER), most=8)
+    (reason,) = pick_reasons(ranker, columns(KNOWN), columns(OTHER), most=8)
     advantage = net.log_time(columns(OTHER), HARDWARE) - net.log_time(columns(KNOWN), HARDWARE)
     assert reason.advantage == pytest.approx(advantage[0], abs=1e-6)
     assert {one.name for one in reason.features} == {"kernel_tile_n", "roofline", KERNEL}

@@ -13,9 +13,9 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.model.pick_reasons import CAUTION, PHYSICAL, pick_reasons
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.ranker import Ranker
 from tile_oracle.model.store import shipped_models
 from tile_oracle.problem import problem_from_id
-from tile_oracle.selector.selector_file import NativeModel
 
 PROBLEMS = ("forward-bf16-n8-c64-k256-i56x56-f3x3-p1", "forward-bf16-n1-c256-k64-i14x14-f1x1")
 PREFIX = "grouped_conv_forward_bf16_2d_"
@@ -32,21 +32,21 @@ def columns(kernels: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-GFX950 = "grouped_conv_forward_bf16_gfx950"
+def loaded(model: str) -> Ranker:
+    """A shipped model."""
+    return Predictor.load(shipped_models() / model).ranker
 
 
-def reasons_of(model: str, picks: dict[str, Any], others: dict[str, Any], most: int = 8) -> list[PickReason]:
-    """Why a shipped model prefers picks to others."""
-    parts = NativeModel.load(shipped_models() / model)
-    return pick_reasons(parts.ranker, parts.forests, picks, others, most)
-
-
-@pytest.mark.parametrize("model", [GFX950, *slow("grouped_conv_forward_bf16_sm_90")])
+@pytest.mark.parametrize(
+    "model", ["grouped_conv_forward_bf16_gfx950", *slow("grouped_conv_forward_bf16_sm_90")]
+)
 def test_shares_sum_to_the_difference_of_the_predictions(model: str) -> None:
+    ranker = loaded(model)
     picks, others = columns(PICKS), columns(OTHERS)
     both = {name: np.concatenate([picks[name], others[name]]) for name in picks}
-    scores = Predictor.load(shipped_models() / model).ranker.log_time(both, np.array([0, 1, 0, 1]))
-    for row, reason in enumerate(reasons_of(model, picks, others, most=10**6)):
+    scores = ranker.log_time(both, np.array([0, 1, 0, 1]))
+    reasons = pick_reasons(ranker, picks, others, most=10**6)
+    for row, reason in enumerate(reasons):
         difference = scores[2 + row] - scores[row]
         assert abs(difference) > 1e-3
         assert reason.advantage == pytest.approx(difference, abs=1e-6)
@@ -54,7 +54,8 @@ def test_shares_sum_to_the_difference_of_the_predictions(model: str) -> None:
 
 
 def test_leading_features_come_first_with_their_values() -> None:
-    (first, _) = reasons_of(GFX950, columns(PICKS), columns(OTHERS), most=4)
+    ranker = loaded("grouped_conv_forward_bf16_gfx950")
+    (first, _) = pick_reasons(ranker, columns(PICKS), columns(OTHERS), most=4)
     assert len(first.features) <= 4
     shares = [abs(one.advantage) for one in first.features]
     assert shares == sorted(shares, reverse=True)
@@ -65,5 +66,6 @@ def test_leading_features_come_first_with_their_values() -> None:
 
 
 def test_a_kernel_has_no_advantage_over_itself() -> None:
-    for reason in reasons_of(GFX950, columns(PICKS), columns(PICKS)):
+    ranker = loaded("grouped_conv_forward_bf16_gfx950")
+    for reason in pick_reasons(ranker, columns(PICKS), columns(PICKS)):
         assert reason == PickReason(0.0, ())

@@ -1,7 +1,7 @@
 """Why a ranker prefers one kernel to another: what each feature adds to the predictions of both.
 
-The difference of two kernels of a problem is the sum of the features' shares in it: Shapley values of the
-trees (model.forest_shares), integrated gradients of a network.
+A prediction is a sum of contributions of the features (SHAP values of the trees, LightGBM's pred_contrib).
+The difference of two kernels of a problem is therefore the sum of the differences of these contributions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import numpy as np
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array
 from tile_oracle.model.feature_share import FeatureShare, PickReason
-from tile_oracle.model.forest import Forest
-from tile_oracle.model.forest_shares import forest_shares
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.ranker import CorrectionMember, Ranker, TreeMember
 from tile_oracle.model.tree_targets import log_time_of
+from tile_oracle.model.trees import mean_predictions
 
 PHYSICAL = "physical model"
 """The name under which a physical time model counts as one feature."""
@@ -31,14 +30,14 @@ _NOTHING = 1e-9
 
 def pick_reasons(
     ranker: Ranker,
-    forests: Mapping[str, Sequence[Forest]],
     picks: Columns,
     others: Columns,
+    threads: int = 1,
     most: int = 8,
 ) -> list[PickReason]:
-    """For each row, why the kernel of `picks` is preferred to that of `others`. forests: the trees of each
-    tree member. Columns as for Ranker.log_time; row i of both is of the same problem. most: number of
-    features."""
+    """For each row, why the kernel of `picks` is preferred to that of `others`. Columns as for
+    Ranker.log_time; row i of both is of the same problem. most: number of features.
+    """
     count = len(picks["kernel"])
     both = {str(name): np.concatenate([picks[name], others[name]]) for name in picks if name in others}
     parts: dict[str, list[Array]] = {}
@@ -57,39 +56,38 @@ def pick_reasons(
             continue
         trees = member.trees if isinstance(member, CorrectionMember) else member
         if isinstance(member, CorrectionMember):
-            times = member.physical.log_time(both, hardware, 1)
+            times = member.physical.log_time(both, hardware, threads)
             _add(parts, PHYSICAL, weight * (times[count:] - times[:count]), None, None)
         if not isinstance(trees, TreeMember):
-            times = member.log_time(both, hardware, 1)
+            times = member.log_time(both, hardware, threads)
             _add(parts, PHYSICAL, weight * (times[count:] - times[:count]), None, None)
             continue
         rows: Any = both
         if trees.schema.optional:
             rows = {**both, **trees.code.columns(both["kernel"])}
         features = trees.schema.compute(rows, hardware, trees.feature_names)
-        shares = _shares(trees, forests[trees.name], features, rows)
+        shares = _shares(trees, features, rows)
         for place, name in enumerate(trees.feature_names):
             values = features[:, place]
             _add(parts, name, weight * shares[:, place], values[:count], values[count:])
     return [_leading(parts, row, most) for row in range(count)]
 
 
-def _shares(trees: TreeMember, forests: Sequence[Forest], features: Array, rows: Columns) -> Array:
+def _shares(trees: TreeMember, features: Array, rows: Columns) -> Array:
     """Returns each feature's share of the advantage of the first half of the rows over the second, (rows / 2,
     features).
 
     Where the time is not linear in the trees' output, they are scaled to sum to the difference of the times.
     """
-    picks, others = np.split(features, 2)
-    found = [
-        [forest_shares(forest, other, pick) for forest in forests]
-        for pick, other in zip(picks, others, strict=True)
-    ]
-    shares = np.array([np.mean([share for share, _, _ in of_row], axis=0) for of_row in found])
-    of_other, of_pick = np.mean([[scores for _, *scores in of_row] for of_row in found], axis=1).T
-    raw = of_other - of_pick
-    of_pick, of_other = np.split(log_time_of(trees.target, np.concatenate([of_pick, of_other]), rows), 2)
-    scale = np.divide(of_other - of_pick, raw, out=np.zeros_like(raw), where=np.abs(raw) > 1e-12)
+    count = len(features) // 2
+    found = [np.asarray(booster.predict(features, pred_contrib=True)) for booster in trees.boosters]
+    contributions = np.mean(found, axis=0)  # the last column is the mean score, which all rows share
+    shares = (contributions[count:] - contributions[:count])[:, :-1]
+    scores = contributions.sum(axis=1)
+    raw = scores[count:] - scores[:count]
+    times = log_time_of(trees.target, mean_predictions(trees.boosters, features, 1), rows)
+    advantage = times[count:] - times[:count]
+    scale = np.divide(advantage, raw, out=np.zeros_like(raw), where=np.abs(raw) > 1e-12)
     return np.asarray(shares * scale[:, None])
 
 

@@ -11,6 +11,7 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.feature_share import PickReason
 from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.session.models import ModelChoice
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ def reasons_of_picks(choice: ModelChoice, records: pd.DataFrame, data: ReportDat
     """Problem id -> why the model preferred its pick to the oracle, for the problems that lose the most time
     or have the least efficiency.
 
-    Only for trained model folders. A model that cannot be explained, such as trees whose sum is not the score
-    (model.model_text.why_not_a_sum), gives nothing: no verdict depends on it.
+    Only for trained model folders. A model that cannot be explained gives nothing: no verdict depends on it.
     """
     if not choice.folders:
         return {}
@@ -67,15 +67,15 @@ def _explained(
 ) -> dict[str, PickReason]:
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.model.pick_reasons import pick_reasons
-    from tile_oracle.selector.selector_file import NativeModel
+    from tile_oracle.model.predictor import Predictor
 
     problems = [problem for problem, _, _ in triples]
     named = {name for _, *names in triples for name in names}
     code = CodeTable.of(records[records["kernel"].isin(named)])
-    model = NativeModel.load(folder, code)
+    ranker = Predictor.load(folder).ranker.of_binaries(code)
     picks = _columns(problems, [pick for _, pick, _ in triples])
     others = _columns(problems, [oracle for _, _, oracle in triples])
-    reasons = pick_reasons(model.ranker, model.forests, picks, others)
+    reasons = pick_reasons(ranker, picks, others, usable_cores())
     return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True)}
 
 
