@@ -66,21 +66,24 @@ def pick_reasons(
         if trees.schema.optional:
             rows = {**both, **trees.code.columns(both["kernel"])}
         features = trees.schema.compute(rows, hardware, trees.feature_names)
-        shares = _shares(trees, features, rows)
+        shares = _shares(trees, features, rows, threads)
         for place, name in enumerate(trees.feature_names):
             values = features[:, place]
             _add(parts, name, weight * shares[:, place], values[:count], values[count:])
     return [_leading(parts, row, most) for row in range(count)]
 
 
-def _shares(trees: TreeMember, features: Array, rows: Columns) -> Array:
+def _shares(trees: TreeMember, features: Array, rows: Columns, threads: int) -> Array:
     """Returns each feature's share of the advantage of the first half of the rows over the second, (rows / 2,
     features).
 
     Where the time is not linear in the trees' output, they are scaled to sum to the difference of the times.
     """
     count = len(features) // 2
-    found = [np.asarray(booster.predict(features, pred_contrib=True)) for booster in trees.boosters]
+    found = [
+        np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads))
+        for booster in trees.boosters
+    ]
     contributions = np.mean(found, axis=0)  # the last column is the mean score, which all rows share
     shares = (contributions[count:] - contributions[:count])[:, :-1]
     scores = contributions.sum(axis=1)

@@ -24,6 +24,9 @@ _log = logging.getLogger(__name__)
 MOST_LOST, MOST_INEFFICIENT = 12, 10
 """Problems that are explained: those that lose the most time, and those of the least efficiency."""
 
+_THREADS = 4
+"""At most: the rows are few, and OpenMP's threads spin while they wait for work."""
+
 
 def reasons_of_picks(choice: ModelChoice, records: pd.DataFrame, data: ReportData) -> dict[str, PickReason]:
     """Problem id -> why the model preferred its pick to the oracle, for the problems that lose the most time
@@ -75,7 +78,7 @@ def _explained(
     ranker = Predictor.load(folder).ranker.of_binaries(code)
     picks = _columns(problems, [pick for _, pick, _ in triples])
     others = _columns(problems, [oracle for _, _, oracle in triples])
-    reasons = pick_reasons(ranker, picks, others, usable_cores())
+    reasons = pick_reasons(ranker, picks, others, min(_THREADS, usable_cores()))
     return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True)}
 
 
