@@ -68,7 +68,7 @@ _E8M0 = "typedef uint8_t Scale;\n#define OF_SCALE(value) E8M0[value]\n"
 _FP32 = "typedef float Scale;\n#define OF_SCALE(value) (value)\n"
 
 
-def _table(name: str, dtype: str) -> str:
+def number_table(name: str, dtype: str) -> str:
     """Returns the numbers of all bytes; of pairs the first."""
     values = decode(np.arange(256, dtype=np.uint8)[:, None], dtype)[:, 0]
     texts = (f"{one!r}f" if np.isfinite(one) else '__builtin_nanf("")' for one in values.tolist())
@@ -80,6 +80,6 @@ def cpu_source(kernel: ScaledGemmKernel) -> str:
     mx = kernel.scale == "mx"
     macros = {"COLUMNS": kernel.columns, "SCALE": SCALES.index(kernel.scale), "MX": int(mx)}
     macros |= {"BLOCK": MX_BLOCK if mx else BLOCK, "PAIRS": int(kernel.dtype == "fp4_e2m1")}
-    scales = (_table("E8M0", "e8m0"), _E8M0) if mx else (_FP32,)
-    tables = map(_table, ("OF_A", "OF_B"), OPERAND_DTYPES[kernel.dtype])
+    scales = (number_table("E8M0", "e8m0"), _E8M0) if mx else (_FP32,)
+    tables = map(number_table, ("OF_A", "OF_B"), OPERAND_DTYPES[kernel.dtype])
     return translation_unit("bf16", macros, *scales, *tables, _PRODUCT)

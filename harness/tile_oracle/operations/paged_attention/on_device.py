@@ -1,0 +1,235 @@
+"""Attention over paged caches in a worker process: operands with known scores, results, and calls.
+
+docs/paged_attention.md derives the sizes. A cached key is of one of four classes, a query gives each class a
+level, and all other products of the two cancel exactly, so that a score is the level of the key's class.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import numpy as np
+
+from tile_oracle.device.bounded_rows import (
+    CONFIDENCE,
+    UNIT,
+    Exact,
+    Repeated,
+    Rows,
+    error_of_sum,
+    host_threads,
+    rounded_bounds,
+)
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.operations.bounded_worker import BoundedWorker, Integers, integers, launch_arguments
+from tile_oracle.operations.paged_attention.problem import LATENT, PagedAttentionProblem
+from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
+
+_CLASSES, _OF_CLASS, _HIDDEN = 4, 8, -512
+"""Classes of keys; a key's value in its class's column; the level of a class that has no weight."""
+_NOISE_Q, _NOISE_K, _VALUES = (-4, 4), (-8, 8), (-8, 8)
+"""Ends of the integers in other columns, and of values."""
+_BASES, _LOWER, _POWERS = (0, 4), (0, 3), (-2, 2)
+"""Levels; what the second set subtracts from a class's; exponents of its factors of columns of values."""
+_SPOILT = slice(5, None, 16)
+"""The rows of queries of the second set that have a NaN."""
+_WEIGHT = 2.0**-8
+"""Unit roundoff of weights that are not 0 or 1, before the second product; also for those who truncate."""
+_ROUNDINGS = 64 * UNIT
+"""Of the exponential, the sums' rescaling, the merge of parts, and the quotient."""
+_MOST_VALUES, _MOST_READ, _SAMPLE, _TINY = 1 << 23, 1 << 27, 64, 2.0**-120
+"""Values of a cache that are made, of larger ones pages repeat; values of V for timed runs' bounds; their rows."""
+
+_Args = launch_arguments(
+    "q cache lists sinks out workspace",
+    "batch heads kv_heads page_size window keys_at table_at table_width",
+    ("scale", ctypes.c_float),
+)
+
+
+def _columns(head_dim: int) -> list[int]:
+    """Returns the columns of the classes, two pairs of columns that are half a head apart."""
+    half = head_dim // 2
+    return [head_dim // 8, half - 2, half + head_dim // 8, 2 * half - 2]
+
+
+def _cache(problem: PagedAttentionProblem, random: np.random.Generator, *, far: bool) -> Repeated:
+    p = problem
+    shape = p.operand_shapes[1]
+    pages = min(p.pages, max(1, _MOST_VALUES // shape[1]))
+    rows = pages * p.page_size * p.kv_heads
+    noise = integers(random, _NOISE_K, (rows, p.head_dim // 2))
+    k = np.concatenate((noise, noise), axis=1)
+    k[:, _columns(p.head_dim)] = _OF_CLASS * np.eye(_CLASSES, dtype=np.int32)[
+        integers(random, (0, _CLASSES - 1), rows)
+    ]
+    values = k.reshape(pages, -1).astype(np.float32)
+    if p.head_dim != LATENT:
+        v = integers(random, _VALUES, k.shape).astype(np.float32)
+        if far:
+            v = np.ldexp(v, integers(random, _POWERS, p.head_dim))
+        values = np.concatenate((values, v.reshape(pages, -1)), axis=1)
+    return Repeated(encode(values, p.kv_dtype), shape)
+
+
+def _lists(problem: PagedAttentionProblem, random: np.random.Generator, *, far: bool) -> Repeated:
+    """Queries' ends, keys' numbers and the page table. Pages lie in random order; those that the table has
+    beyond a sequence's last are others'. far: sequences share the pages of two."""
+    p = problem
+    keys_at, table_at, length = p.places
+    made = np.zeros(length, np.int32)
+    queries, keys = np.array(p.lengths).T
+    made[1 : p.batch + 1], made[keys_at : keys_at + p.batch] = np.cumsum(queries), keys
+    if far:
+        different = [np.resize(random.permutation(p.pages), p.table_width) for _ in range(min(p.batch, 2))]
+        table = np.resize(different, (p.batch, p.table_width))
+    else:
+        table = integers(random, (0, p.pages - 1), (p.batch, p.table_width))
+        own = np.arange(p.table_width) < -(-keys // p.page_size)[:, None]
+        table[own] = random.permutation(p.pages)
+    made[table_at : table_at + table.size] = table.reshape(-1)
+    return Repeated(made, (length,))
+
+
+class _Visible:
+    """What some rows of the result see of the keys and values of one head in one row of the page table."""
+
+    def __init__(self, classes: Integers, values: Array, first: Rows, end: Rows) -> None:
+        """classes, values: of the keys from the least `first` on, in their order. first, end: of each row."""
+        ends = np.unique((first, end))
+        segment = np.repeat(np.arange(len(ends) - 1), np.diff(ends)) * _CLASSES + classes
+        order = np.argsort(segment, kind="stable")
+        counts = np.bincount(segment, minlength=(len(ends) - 1) * _CLASSES)
+        there = counts > 0
+        sums = np.zeros((len(counts), values.shape[1]))
+        starts = (np.cumsum(counts) - counts)[there]
+        sums[there] = np.add.reduceat(values[order], starts, axis=0, dtype=np.float64)
+        at = [np.searchsorted(ends, one) for one in (first, end)]
+        self.sums, self.counts = (
+            np.subtract(*(_running(one)[place] for place in reversed(at)))
+            for one in (sums.reshape(-1, _CLASSES, values.shape[1]), counts.reshape(-1, _CLASSES))
+        )
+        """Of each row and class, (rows, classes, head_dim_v) and (rows, classes)."""
+        self.largest = np.abs(values).max(axis=0)
+
+
+def _running(values: Array) -> Array:
+    return np.concatenate((np.zeros_like(values[:1]), np.cumsum(values, axis=0)))
+
+
+def _bounds_of(seen: _Visible, scores: Exact, sinks: Exact) -> tuple[Exact, Exact]:
+    """Returns results and allowed errors of rows. scores: of each row and class. sinks: of each row."""
+    visible = np.where(seen.counts > 0, scores, -np.inf)
+    most = np.maximum(visible.max(axis=1), sinks)[:, None]
+    weights = np.exp(visible - most)
+    weights[weights < 2.0**-140] = 0.0  # fp32 has none so small
+    total = (weights * seen.counts).sum(axis=1, keepdims=True) + np.exp(sinks[:, None] - most)
+    value = np.einsum("rc,rcd->rd", weights, seen.sums) / total
+    # Sums over any of the keys, whose values have random signs.
+    deviation = np.sqrt((weights**2 * seen.counts).sum(axis=1, keepdims=True)) / total
+    rounded = ((weights > 0) & (weights < 1)).any(axis=1, keepdims=True)
+    keys = seen.counts.sum(axis=1).max()
+    relative = _ROUNDINGS + 3 * UNIT * np.abs(most) + error_of_sum(keys) + _WEIGHT * rounded
+    return value, relative * (CONFIDENCE * deviation * seen.largest + np.abs(value)) + _TINY
+
+
+class PagedAttentionInWorker(BoundedWorker):
+    """See OnDevice, OnGpu and BoundedRows. A row is a head of a query."""
+
+    def first(
+        self, problem: PagedAttentionProblem, random: np.random.Generator, rows: int, *, far: bool
+    ) -> Array:
+        """Queries. Visible classes have one level; far: several. Some rows of that set have a NaN."""
+        noise = integers(random, _NOISE_Q, (rows, problem.head_dim // 2))
+        values = np.concatenate((noise, -noise), axis=1).astype(np.float32)
+        levels = np.repeat(random.choice(_BASES, (rows, 1)), _CLASSES, axis=1)
+        if far:
+            levels -= integers(random, _LOWER, levels.shape)
+        hidden = random.random(levels.shape) < 0.5
+        hidden[np.arange(rows), integers(random, (0, _CLASSES - 1), rows)] = False
+        values[:, _columns(problem.head_dim)] = np.where(hidden, _HIDDEN, levels)
+        if far:
+            values[_SPOILT, random.integers(problem.head_dim)] = np.nan
+        return encode(values, problem.dtype)
+
+    def others(
+        self, problem: PagedAttentionProblem, random: np.random.Generator, rows: int | None, *, far: bool
+    ) -> list[Repeated]:
+        """The cache, the lists, and sinks: those of the first set are below the visible levels, those of the
+        second have about the weight of all keys."""
+        sinks = np.full(problem.heads, -np.inf, np.float32)
+        if problem.sinks:
+            keys = min(problem.window or problem.seq_kv, problem.seq_kv)
+            sinks[:] = random.random(problem.heads) * 2 + (math.log(keys) - 1 if far else -2)
+        lists = _lists(problem, random, far=far)
+        return [_cache(problem, random, far=far), lists, Repeated(sinks, sinks.shape)]
+
+    def bounds(
+        self, problem: PagedAttentionProblem, first: Array, others: Sequence[Repeated], rows: Rows
+    ) -> tuple[Array, Array]:
+        """Returns the least and the largest right values of some rows."""
+        p = problem
+        cache, lists, sinks = others
+        pages = decode(cache.values.reshape(-1, cache.shape[1]), p.kv_dtype)
+        keys_at, table_at, _ = p.places
+        table = lists.values[table_at : table_at + p.batch * p.table_width].reshape(p.batch, -1)
+        queries, columns = decode(first, p.dtype), _columns(p.head_dim)
+        token, head = np.divmod(rows, p.heads)
+        begins = lists.values[: p.batch + 1]
+        sequence = np.searchsorted(begins, token, side="right") - 1
+        end = lists.values[keys_at + sequence] - (begins[sequence + 1] - token) + 1
+        least = np.maximum(0, end - p.window) if p.window else np.zeros_like(end)
+        different, like = np.unique(table, axis=0, return_inverse=True)
+        groups = like.reshape(-1)[sequence] * p.kv_heads + head // p.group
+        low, high = (np.empty((len(rows), p.head_dim_v), STORAGE[p.result_dtype]) for _ in range(2))
+        k, v = _halves(p, pages)
+
+        def of_group(number: int) -> None:
+            (part,) = np.nonzero(groups == number)
+            keys = np.arange(least[part].min(), end[part].max())
+            page = different[number // p.kv_heads][keys // p.page_size] % len(pages)
+            at = page, keys % p.page_size, number % p.kv_heads
+            classes = k[at][:, columns].argmax(axis=1)
+            seen = _Visible(classes, v[at], least[part], end[part])
+            scores = queries[part][:, columns].astype(np.float64) * (_OF_CLASS * p.scale)
+            value, slack = _bounds_of(seen, scores, sinks.values[head[part]].astype(np.float64))
+            value[np.isnan(queries[part]).any(axis=1)] = np.nan
+            low[part], high[part] = rounded_bounds(value, slack, p.result_dtype)
+
+        cores = host_threads()
+        with ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads:
+            list((map if threads is None else threads.map)(of_group, np.unique(groups).tolist()))
+        return low, high
+
+    def period(self, problem: PagedAttentionProblem) -> int:
+        """Returns the number of all rows, which do not repeat."""
+        return problem.tokens * problem.heads
+
+    def sample(self, problem: PagedAttentionProblem) -> int:
+        """Returns the number of rows whose bounds are computed for timed runs: of all heads."""
+        rows = problem.tokens * problem.heads
+        of_row = problem.read_keys // problem.batch * problem.head_dim_v
+        most = min(rows, _SAMPLE, max(8, _MOST_READ // of_row))
+        return next((n for n in range(most, 0, -1) if math.gcd(rows // n, problem.heads) == 1), most)
+
+    def cpu_arguments(
+        self, problem: PagedAttentionProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
+    ) -> ctypes.Structure:
+        """Returns the argument of `to_launch`."""
+        p = problem
+        numbers = (p.batch, p.heads, p.kv_heads, p.page_size, p.window, *p.places[:2], p.table_width)
+        return _Args(*(one.address for one in operands), out.address, None, *numbers, p.scale)
+
+
+def _halves(problem: PagedAttentionProblem, pages: Array) -> tuple[Array, Array]:
+    """Returns keys and values, each (pages, page_size, kv_heads, size of a head)."""
+    p = problem
+    parts = pages.reshape(len(pages), -1, p.page_size, p.kv_heads, p.head_dim)
+    return parts[:, 0], parts[:, -1, ..., : p.head_dim_v]
+
+
+WORKER = PagedAttentionInWorker()
