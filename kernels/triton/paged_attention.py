@@ -1,11 +1,11 @@
 """Attention over paged caches in Triton: softmax(Q K^T scale) V, a block of keys at a time, with fp32 sums.
 
-    paged         a program computes BLOCK_M rows: the queries of all heads that share keys, one after the other
+    paged         a program computes BLOCK_M rows: queries of all heads that share keys, one after the other
     paged_split   the keys of such rows are split over SPLITS programs, whose sums a second launch merges
 
-The maximum of a row's scores so far is subtracted before the exponential; it begins with the row's sink, whose
-weight begins the total. Keys and values of fp8 become bf16 before the products. MLA's values are the first
-part of its keys, so a block is read once.
+The maximum of a row's scores so far is subtracted before the exponential; it begins with the row's sink,
+whose weight begins the total. Keys and values of fp8 become bf16 before the products. MLA's values are the
+first part of its keys, so a block is read once.
 """
 
 import triton
@@ -25,7 +25,8 @@ def rows_of_tile(
     token = rows // group
     there = token < queries
     head = kv_head * group + rows % group
-    sink = tl.load(sinks_ptr + head, mask=there & (part == 0), other=-float("inf")) * LOG2_E
+    sink = tl.load(sinks_ptr + head, mask=there, other=-float("inf"))
+    sink = tl.where(part == 0, sink * LOG2_E, -float("inf"))
     return (first_token + token).to(tl.int64) * heads + head, there, keys - queries + token, sink
 
 
@@ -85,7 +86,8 @@ def over_keys(
 
 @triton.jit
 def ends_of_keys(
-    tile, queries, keys, group, window, part, SPLITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+    tile, queries, keys, group, window, part,
+    SPLITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """The first key that a part of a tile's rows sees, down to a multiple of BLOCK_N, and the end."""
     first = keys - queries + tile * BLOCK_M // group
@@ -171,8 +173,8 @@ def tiles(meta):
 )
 @triton.jit
 def paged(
-    q_ptr, cache_ptr, out_ptr, cu_seqlens_ptr, seqlens_ptr, block_table_ptr, sinks_ptr, batch, heads, kv_heads,
-    seq_q, page_size, page_shift, table_width, window, scale,
+    q_ptr, cache_ptr, out_ptr, cu_seqlens_ptr, seqlens_ptr, block_table_ptr, sinks_ptr,
+    batch, heads, kv_heads, seq_q, page_size, page_shift, table_width, window, scale,
     HEAD_DIM: tl.constexpr, HEAD_DIM_V: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -188,8 +190,8 @@ def paged(
         )
         begin, end = ends_of_keys(tile, queries, keys, group, window, 0, 1, BLOCK_M, BLOCK_N)
         _, total, sums = over_keys(
-            q_ptr, cache_ptr, block_table_ptr + sequence * table_width, whole_rows, there, own_key, sink, kv_head,
-            kv_heads, begin, end, page_size, page_shift, window, scale, HEAD_DIM, HEAD_DIM_V,
+            q_ptr, cache_ptr, block_table_ptr + sequence * table_width, whole_rows, there, own_key, sink,
+            kv_head, kv_heads, begin, end, page_size, page_shift, window, scale, HEAD_DIM, HEAD_DIM_V,
             BLOCK_D, BLOCK_M, BLOCK_N,
         )  # fmt: skip
         d = tl.arange(0, BLOCK_D)
@@ -200,7 +202,8 @@ def paged(
 
 @triton.jit
 def paged_merged(
-    out_ptr, most_ptr, total_ptr, sums_ptr, HEAD_DIM_V: tl.constexpr, BLOCK_D: tl.constexpr, SPLITS: tl.constexpr
+    out_ptr, most_ptr, total_ptr, sums_ptr,
+    HEAD_DIM_V: tl.constexpr, BLOCK_D: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
     """The result of a row, from the sums of all parts of its keys."""
     row = tl.program_id(0).to(tl.int64)
@@ -227,9 +230,7 @@ def paged_merged(
         cdiv(p.tokens * p.heads * (meta["SPLITS"] * 4), 256) * 512
         + p.tokens * p.heads * (meta["SPLITS"] * p.head_dim_v * 4)
     ),
-    after=[
-        launch(paged_merged, grid=lambda meta: (meta["tokens"] * meta["heads"],), arguments=of_parts)
-    ],
+    after=[launch(paged_merged, grid=lambda meta: (meta["tokens"] * meta["heads"],), arguments=of_parts)],
     aligned=(),
     archs=("sm_90", "gfx950"),
 )
@@ -253,8 +254,8 @@ def paged_split(
         )
         begin, end = ends_of_keys(tile, queries, keys, group, window, part, SPLITS, BLOCK_M, BLOCK_N)
         most, total, sums = over_keys(
-            q_ptr, cache_ptr, block_table_ptr + sequence * table_width, whole_rows, there, own_key, sink, kv_head,
-            kv_heads, begin, end, page_size, page_shift, window, scale, HEAD_DIM, HEAD_DIM_V,
+            q_ptr, cache_ptr, block_table_ptr + sequence * table_width, whole_rows, there, own_key, sink,
+            kv_head, kv_heads, begin, end, page_size, page_shift, window, scale, HEAD_DIM, HEAD_DIM_V,
             BLOCK_D, BLOCK_M, BLOCK_N,
         )  # fmt: skip
         d = tl.arange(0, BLOCK_D)

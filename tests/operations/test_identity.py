@@ -111,6 +111,7 @@ def test_shipped_problems_have_ids_of_their_own(op: str) -> None:
         ("scaled_gemm", ("N", "K")),
         ("fused_gemm", ("M", "N", "K", "batch")),
         ("fused_moe", ("experts", "hidden", "intermediate")),
+        ("paged_attention", ("heads", "kv_heads", "head_dim")),
     ],
 )
 def test_no_layer_is_in_training_and_in_validation(op: str, fields: tuple[str, ...]) -> None:

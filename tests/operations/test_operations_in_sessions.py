@@ -20,6 +20,7 @@ from tile_oracle.record.dataset_file import write_dataset
         ("scaled_gemm", "fp8_e4m3", 9 * 3, "scaled_gemm-fp8_e4m3-block-m64-n256-k512", "columns"),
         ("fused_gemm", "bf16", 12 * 3, "fused_gemm-bf16-rcr-silu_mul-m64-n256-k512", "columns"),
         ("fused_moe", "bf16", 9 * 9, "fused_moe-bf16-gate_up-t32-e8-k2-h128-i64", "rows"),
+        ("paged_attention", "bf16", 10 * 3, "paged_attention-bf16-bf16-b2-h4-g2-q1-k99-d64-p16", "keys"),
     ],
 )
 def test_a_session_measures_and_a_model_learns(

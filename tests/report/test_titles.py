@@ -36,6 +36,10 @@ from tile_oracle.problem import problem_from_id
             "fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100",
             "gate_up, 64 tokens to 2 of 8 experts, 4,096 by 14,336, zipf 100",
         ),
+        (
+            "paged_attention-bf16-fp8_e4m3-b64-h32-g8-q1-k8192-d128-p16-w1024-sinks",
+            "decode, 64 x 8,192 keys, 32 heads of 128 (8 of K, V), fp8_e4m3, window 1,024, sinks",
+        ),
     ],
 )
 def test_a_problem_has_its_size_in_words(problem: str, title: str) -> None:

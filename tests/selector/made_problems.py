@@ -12,6 +12,7 @@ from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.paged_attention.problem import LATENT, PagedAttentionProblem
 from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.problem import Kind, Problem
 
@@ -84,10 +85,22 @@ def _attention(kind: Kind, random: np.random.Generator) -> Problem:
     )  # fmt: skip
 
 
+def _paged(kind: Kind, random: np.random.Generator) -> Problem:
+    keys = int(2 ** random.uniform(0, 14))
+    heads = 1 if kind.words["head_dim"] == LATENT else int(random.choice([1, 2, 4, 8]))
+    return PagedAttentionProblem(
+        kind.dtype, str(kind.words["kv_dtype"]), int(random.integers(1, 65)),
+        heads * int(random.choice([1, 4, 8])), heads, int(random.choice([1, int(keys ** random.random())])), keys, int(kind.words["head_dim"]),
+        int(random.choice([16, 64])), int(random.choice([0, 128])), int(random.integers(2)),
+        int(random.integers(100)),
+    )  # fmt: skip
+
+
 _MAKERS = {
     GemmProblem.op: _gemm,
     AttentionProblem.op: _attention,
     ScaledGemmProblem.op: _scaled,
     FusedMoeProblem.op: _experts,
     FusedGemmProblem.op: _fused,
+    PagedAttentionProblem.op: _paged,
 }

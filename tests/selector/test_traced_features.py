@@ -44,7 +44,9 @@ GEMM_KINDS = [
 ]
 FORWARD = CONV_KINDS[0]
 POOLS = [
-    one for op in ("scaled_gemm", "fused_gemm", "fused_moe") if (one := operation_named(op).for_models.pool)
+    one
+    for op in ("scaled_gemm", "fused_gemm", "fused_moe", "paged_attention")
+    if (one := operation_named(op).for_models.pool)
 ]
 ALL_SCHEMAS = [*SCHEMAS.values(), ATTENTION_POOL, *POOLS, GROUPED_CONV_TERMS]
 NAMED_KINDS = {
@@ -52,6 +54,10 @@ NAMED_KINDS = {
     "attention": [Kind.of("attention", dtype="bf16", head_dim=64, causal=causal) for causal in (0, 1)],
     "scaled_gemm": [Kind.of("scaled_gemm", dtype="fp8_e4m3", scale=scale) for scale in ("row", "block")],
     "fused_moe": [Kind.of("fused_moe", dtype="bf16", product=product) for product in ("gate_up", "down")],
+    "paged_attention": [
+        Kind.of("paged_attention", dtype="bf16", kv_dtype=kv_dtype, head_dim=head_dim)
+        for kv_dtype, head_dim in (("bf16", 128), ("fp8_e4m3", 576))
+    ],
     "fused_gemm": [
         Kind.of("fused_gemm", dtype="bf16", layout=layout, epilogue=epilogue)
         for layout, epilogue in (("rcr", "silu_mul"), ("crr", "bias_gelu"))

@@ -24,6 +24,7 @@ from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.paged_attention.problem import PagedAttentionProblem
 from tile_oracle.operations.rms_norm.problem import RmsNormProblem
 from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
 from tile_oracle.operations.softmax.problem import SoftmaxProblem
@@ -309,9 +310,15 @@ FUSED = (
     FusedGemmProblem("bf16", "crr", "bias_residual", 32, 16, 600, 2),
     FusedGemmProblem("fp16", "ccr", "bias_gelu_tanh", 128, 144, 1024, 2),
 )
+PAGED = (
+    PagedAttentionProblem("bf16", "bf16", 3, 8, 2, 1, 300, 64, 16, variation=60),
+    PagedAttentionProblem("bf16", "fp8_e4m3", 2, 4, 2, 3, 290, 128, 32, 270, 1, 40),
+    PagedAttentionProblem("bf16", "bf16", 2, 8, 1, 1, 260, 576, 64, variation=30),
+)
 PRODUCTS: dict[str, tuple[Problem, ...]] = {
     **dict.fromkeys(("scaled_tiles", "scaled_split_k", "scaled_tma"), SCALED),
     **dict.fromkeys(("experts", "experts_persistent", "experts_tma"), EXPERTS),
+    **dict.fromkeys(("paged", "paged_split"), PAGED),
     **dict.fromkeys(("fused_tiles", "fused_split_k", "fused_tma"), FUSED),
 }
 

@@ -19,7 +19,7 @@ struct Args {
   float scale;
 };
 
-enum { PARTS = 16, V_AT = D == DV ? D : 0, ROW = D + V_AT };  /* partial sums of a dot product; cached values */
+enum { PARTS = 16, V_AT = D == DV ? D : 0, ROW = D + V_AT };  /* sums of a dot product; cached values */
 
 /* One query and head: its keys from `first` to `end`. */
 static void of_query(const Args *a, const Element *stored_q, const Cached *cache, const int32_t *table,
@@ -33,8 +33,8 @@ static void of_query(const Args *a, const Element *stored_q, const Cached *cache
     const Cached *of_key[KEYS];
     float higher = most;
     for (int j = 0; j < count; ++j) {
-      int64_t key = first + j, page = table[key / a->page_size];
-      const Cached *k = of_key[j] = cache + page * a->page_size * a->kv_heads * ROW + key % a->page_size * row;
+      int64_t key = first + j, page = table[key / a->page_size] * a->page_size * a->kv_heads * ROW;
+      const Cached *k = of_key[j] = cache + page + key % a->page_size * row;
       float part[PARTS] = {0}, score = 0;
       for (int d = 0; d < D; d += PARTS)
         for (int i = 0; i < PARTS; ++i) part[i] += q[d + i] * OF_CACHE(k[d + i]);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Feature, FeatureSchema, ceil_div, flag, given, log2_of
+from tile_oracle.features.feature_table import Feature, FeatureSchema, ceil_div, given, log2_of
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import (
     BINARY,
@@ -20,46 +20,29 @@ from tile_oracle.operations.paged_attention.problem import CACHE_DTYPES, LATENT
 
 _SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "page_size", "window")
 _PROBLEM = (
-    *(given(name, name) for name in _SIZES),
-    given("sinks", "1 if heads have sinks"),
-    given("variation", "percent by which lengths vary"),
+    *(given(name, name) for name in (*_SIZES, "sinks", "variation")),
     Feature("is_fp8", lambda t: t.kv_dtype, "1 for a cache of fp8_e4m3"),
     Feature("group", lambda t: t.heads / t.kv_heads, "heads of queries for each head of keys"),
     Feature("mean", lambda t: 1 - t.variation / 200, "mean length over the largest"),
-    Feature("tokens", lambda t: np.maximum(t.batch * t.seq_q * t.mean, t.batch), "queries"),
-    Feature("keys", lambda t: np.maximum(t.seq_kv * t.mean, 1), "keys of a sequence"),
-    Feature("queries", lambda t: t.tokens / t.batch, "queries of a sequence"),
-    Feature("most", lambda t: np.where(t.window > 0, t.window, t.keys), "the most keys that a query sees"),
-    Feature("read_keys", lambda t: np.minimum(t.keys, t.most + t.queries - 1), "keys of a sequence that are read"),
-    Feature("seen", lambda t: np.minimum(t.most, t.keys - (t.queries - 1) / 2), "keys that a query sees, about"),
-    Feature("values", lambda t: np.minimum(t.head_dim, 512), "size of a head of values"),
-    Feature(
-        "flops",
-        lambda t: 2 * t.tokens * t.heads * t.seen * (t.head_dim + t.values),
-        "floating-point operations of both products, about",
-    ),
-    Feature(
-        "bytes_total",
-        lambda t: (
-            2 * t.tokens * t.heads * (t.head_dim + t.values)
-            + (2 - t.is_fp8)
-            * (t.batch * t.read_keys * t.kv_heads)
-            * np.where(t.head_dim == LATENT, t.head_dim, 2 * t.head_dim)
-        ),
-        "bytes of queries, of keys and values that are read, and of the result",
-    ),
+    Feature("length", lambda t: np.maximum(t.seq_kv * t.mean, 1), "keys of a sequence"),
+    Feature("queries", lambda t: np.maximum(t.seq_q * t.mean, 1), "queries of a sequence"),
+    Feature("rows", lambda t: t.batch * t.queries * t.heads, "queries of all heads"),
+    Feature("most", lambda t: np.where(t.window > 0, t.window, t.length), "the most keys of a query"),
+    Feature("read_keys", lambda t: np.minimum(t.length, t.most + t.queries - 1), "keys that are read"),
+    Feature("seen", lambda t: np.minimum(t.most, t.length - (t.queries - 1) / 2), "keys of a query"),
+    Feature("widths", lambda t: t.head_dim + np.minimum(t.head_dim, 512), "sizes of q's and v's heads"),
+    Feature("flops", lambda t: 2 * t.rows * t.seen * t.widths, "operations of both products, about"),
+    Feature("of_key", lambda t: np.where(t.head_dim == LATENT, LATENT, t.widths), "values of a cached key"),
+    Feature("cached", lambda t: t.batch * t.read_keys * t.kv_heads * t.of_key, "cached values that are read"),
+    Feature("bytes_total", lambda t: 2 * t.rows * t.widths + (2 - t.is_fp8) * t.cached, "bytes moved once"),
     INTENSITY,
 )
 _WORDS = codes(kv_dtype=CACHE_DTYPES)
 _OWN = FeatureSchema(
-    "paged_attention_1",
-    "paged_attention",
-    (*_PROBLEM, Feature("keys_of_step", lambda t: t.given("keys"), "keys of a step")),
-    (),
-    _WORDS,
+    "paged_attention_1", "paged_attention", (*_PROBLEM, given("keys", "keys of a step")), (), _WORDS
 )
 _COLUMNS = ("kv_heads", "head_dim", "page_size", "sinks", "variation", "is_fp8", "group", "intensity")
-_LOGS = ("batch", "seq_q", "seq_kv", "window", "tokens", "read_keys", "seen", "flops", "bytes_total")
+_LOGS = ("batch", "seq_q", "seq_kv", "window", "rows", "read_keys", "seen", "flops", "bytes_total")
 _POOL = pool_schema(
     "paged_attention_pool_1",
     "paged_attention",
@@ -69,20 +52,19 @@ _POOL = pool_schema(
         *CONFIGURED,
         *ROUNDS,
         Feature("log2_steps", lambda t: log2_of(t.steps), "log2 of the steps over the keys of one part"),
-        Feature("log2_serial", lambda t: log2_of(t.rounds * t.steps * t.tile_n), "log2 of keys one after the other"),
-        Feature("keys_of_part", lambda t: log2_of(t.read_keys / t.parts), "log2 of the keys of one part"),
-        Feature("fill_q", lambda t: t.height / (t.tiles_q * t.tile_m), "useful share of the tiles of queries"),
-        Feature("splits", lambda t: flag(t.parts > 1), "1 if a second launch merges parts"),
+        Feature("log2_serial", lambda t: log2_of(t.rounds * t.steps * t.tile_n), "log2 of all rounds' keys"),
+        Feature("log2_part", lambda t: log2_of(t.read_keys / t.parts), "log2 of the keys of one part"),
+        Feature("fill_q", lambda t: t.height / (t.tiles_q * t.tile_m), "useful share of tiles of queries"),
         *BINARY,
     ),
     (
         *TILES,
-        *(one for one in _PROBLEM if one.name not in _COLUMNS and one.name not in _SIZES),
+        *(one for one in _PROBLEM if one.name not in (*_COLUMNS, *_SIZES)),
         Feature("height", lambda t: t.group * t.queries, "queries that share keys"),
         Feature("tiles_q", lambda t: ceil_div(t.height, t.tile_m), "tiles of queries that share keys"),
         Feature("tiles", lambda t: t.tiles_q * t.batch * t.kv_heads * t.parts, "workgroups"),
         Feature("rounds", lambda t: ceil_div(t.tiles, t.cus), "rounds of tiles"),
-        Feature("steps", lambda t: ceil_div(t.read_keys, t.tile_n * t.parts), "steps over the keys of one part"),
+        Feature("steps", lambda t: ceil_div(t.read_keys, t.tile_n * t.parts), "steps over a part's keys"),
     ),
     _WORDS,
 )

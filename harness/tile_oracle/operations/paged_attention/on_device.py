@@ -41,8 +41,12 @@ _WEIGHT = 2.0**-8
 """Unit roundoff of weights that are not 0 or 1, before the second product; also for those who truncate."""
 _ROUNDINGS = 64 * UNIT
 """Of the exponential, the sums' rescaling, the merge of parts, and the quotient."""
-_MOST_VALUES, _MOST_READ, _SAMPLE, _TINY = 1 << 23, 1 << 27, 64, 2.0**-120
-"""Values of a cache that are made, of larger ones pages repeat; values of V for timed runs' bounds; their rows."""
+_LEAST, _TINY = 2.0**-140, 2.0**-120
+"""fp32 has no smaller weights; an error that is always allowed."""
+_MOST_VALUES, _MOST_READ = 1 << 23, 1 << 27
+"""Values of a cache that are made, of larger ones pages repeat; values of V for the bounds of timed runs."""
+_SAMPLE, _AT_ONCE = 64, 1024
+"""Rows with bounds in timed runs; rows whose bounds are computed together."""
 
 _Args = launch_arguments(
     "q cache lists sinks out workspace",
@@ -64,9 +68,8 @@ def _cache(problem: PagedAttentionProblem, random: np.random.Generator, *, far: 
     rows = pages * p.page_size * p.kv_heads
     noise = integers(random, _NOISE_K, (rows, p.head_dim // 2))
     k = np.concatenate((noise, noise), axis=1)
-    k[:, _columns(p.head_dim)] = _OF_CLASS * np.eye(_CLASSES, dtype=np.int32)[
-        integers(random, (0, _CLASSES - 1), rows)
-    ]
+    classes = integers(random, (0, _CLASSES - 1), rows)
+    k[:, _columns(p.head_dim)] = _OF_CLASS * np.eye(_CLASSES, dtype=np.int32)[classes]
     values = k.reshape(pages, -1).astype(np.float32)
     if p.head_dim != LATENT:
         v = integers(random, _VALUES, k.shape).astype(np.float32)
@@ -82,59 +85,59 @@ def _lists(problem: PagedAttentionProblem, random: np.random.Generator, *, far: 
     p = problem
     keys_at, table_at, length = p.places
     made = np.zeros(length, np.int32)
-    queries, keys = np.array(p.lengths).T
+    queries, keys = np.array(p.lengths, np.int32).T
     made[1 : p.batch + 1], made[keys_at : keys_at + p.batch] = np.cumsum(queries), keys
     if far:
-        different = [np.resize(random.permutation(p.pages), p.table_width) for _ in range(min(p.batch, 2))]
-        table = np.resize(different, (p.batch, p.table_width))
+        different = [random.permutation(p.pages)[: p.table_width] for _ in range(min(p.batch, 2))]
+        table: Integers = np.resize(different, (p.batch, p.table_width)).astype(np.int32)
     else:
         table = integers(random, (0, p.pages - 1), (p.batch, p.table_width))
-        own = np.arange(p.table_width) < -(-keys // p.page_size)[:, None]
-        table[own] = random.permutation(p.pages)
+        table[np.arange(p.table_width) < -(-keys // p.page_size)[:, None]] = random.permutation(p.pages)
     made[table_at : table_at + table.size] = table.reshape(-1)
     return Repeated(made, (length,))
 
 
 class _Visible:
-    """What some rows of the result see of the keys and values of one head in one row of the page table."""
+    """What rows of the result see of the keys and values of one head in one row of the page table."""
 
     def __init__(self, classes: Integers, values: Array, first: Rows, end: Rows) -> None:
         """classes, values: of the keys from the least `first` on, in their order. first, end: of each row."""
         ends = np.unique((first, end))
         segment = np.repeat(np.arange(len(ends) - 1), np.diff(ends)) * _CLASSES + classes
         order = np.argsort(segment, kind="stable")
-        counts = np.bincount(segment, minlength=(len(ends) - 1) * _CLASSES)
+        counts = np.bincount(segment, minlength=len(ends) * _CLASSES)
         there = counts > 0
         sums = np.zeros((len(counts), values.shape[1]))
         starts = (np.cumsum(counts) - counts)[there]
         sums[there] = np.add.reduceat(values[order], starts, axis=0, dtype=np.float64)
-        at = [np.searchsorted(ends, one) for one in (first, end)]
-        self.sums, self.counts = (
-            np.subtract(*(_running(one)[place] for place in reversed(at)))
-            for one in (sums.reshape(-1, _CLASSES, values.shape[1]), counts.reshape(-1, _CLASSES))
-        )
-        """Of each row and class, (rows, classes, head_dim_v) and (rows, classes)."""
-        self.largest = np.abs(values).max(axis=0)
+        self._sums = _before(sums.reshape(-1, _CLASSES, values.shape[1]))
+        self._counts = _before(counts.reshape(-1, _CLASSES))
+        self._first, self._end = (np.searchsorted(ends, one) for one in (first, end))
+        self._largest = np.abs(values).max(axis=0)
+
+    def bounds(self, rows: slice, scores: Exact, sinks: Exact) -> tuple[Exact, Exact]:
+        """Returns results and allowed errors of rows. scores: of each row and class. sinks: of each row."""
+        first, end = self._first[rows], self._end[rows]
+        counts = self._counts[end] - self._counts[first]
+        visible = np.where(counts > 0, scores, -np.inf)
+        most = np.maximum(visible.max(axis=1), sinks)[:, None]
+        weights = np.exp(visible - most)
+        weights[weights < _LEAST] = 0.0
+        total = (weights * counts).sum(axis=1, keepdims=True) + np.exp(sinks[:, None] - most)
+        sums = self._sums[end] - self._sums[first]
+        value = np.matmul((weights / total)[:, None], sums)[:, 0]
+        # Sums over any of the keys, whose values have random signs.
+        deviation = np.sqrt((weights**2 * counts).sum(axis=1, keepdims=True)) / total
+        rounded = ((weights > 0) & (weights < 1)).any(axis=1, keepdims=True)
+        of_sums = error_of_sum(int(counts.sum(axis=1).max()))
+        relative = _ROUNDINGS + 3 * UNIT * np.abs(most) + of_sums + _WEIGHT * rounded
+        return value, relative * (CONFIDENCE * deviation * self._largest + np.abs(value)) + _TINY
 
 
-def _running(values: Array) -> Array:
-    return np.concatenate((np.zeros_like(values[:1]), np.cumsum(values, axis=0)))
-
-
-def _bounds_of(seen: _Visible, scores: Exact, sinks: Exact) -> tuple[Exact, Exact]:
-    """Returns results and allowed errors of rows. scores: of each row and class. sinks: of each row."""
-    visible = np.where(seen.counts > 0, scores, -np.inf)
-    most = np.maximum(visible.max(axis=1), sinks)[:, None]
-    weights = np.exp(visible - most)
-    weights[weights < 2.0**-140] = 0.0  # fp32 has none so small
-    total = (weights * seen.counts).sum(axis=1, keepdims=True) + np.exp(sinks[:, None] - most)
-    value = np.einsum("rc,rcd->rd", weights, seen.sums) / total
-    # Sums over any of the keys, whose values have random signs.
-    deviation = np.sqrt((weights**2 * seen.counts).sum(axis=1, keepdims=True)) / total
-    rounded = ((weights > 0) & (weights < 1)).any(axis=1, keepdims=True)
-    keys = seen.counts.sum(axis=1).max()
-    relative = _ROUNDINGS + 3 * UNIT * np.abs(most) + error_of_sum(keys) + _WEIGHT * rounded
-    return value, relative * (CONFIDENCE * deviation * seen.largest + np.abs(value)) + _TINY
+def _before(values: Array) -> Array:
+    """Returns the sums of all before each."""
+    sums: Array = np.cumsum(values, axis=0) - values
+    return sums
 
 
 class PagedAttentionInWorker(BoundedWorker):
@@ -149,7 +152,7 @@ class PagedAttentionInWorker(BoundedWorker):
         levels = np.repeat(random.choice(_BASES, (rows, 1)), _CLASSES, axis=1)
         if far:
             levels -= integers(random, _LOWER, levels.shape)
-        hidden = random.random(levels.shape) < 0.5
+        hidden = random.random(levels.shape) < 0.25
         hidden[np.arange(rows), integers(random, (0, _CLASSES - 1), rows)] = False
         values[:, _columns(problem.head_dim)] = np.where(hidden, _HIDDEN, levels)
         if far:
@@ -178,6 +181,8 @@ class PagedAttentionInWorker(BoundedWorker):
         keys_at, table_at, _ = p.places
         table = lists.values[table_at : table_at + p.batch * p.table_width].reshape(p.batch, -1)
         queries, columns = decode(first, p.dtype), _columns(p.head_dim)
+        levels = queries[:, columns].astype(np.float64)
+        spoilt = np.isnan(queries.sum(axis=1))
         token, head = np.divmod(rows, p.heads)
         begins = lists.values[: p.batch + 1]
         sequence = np.searchsorted(begins, token, side="right") - 1
@@ -195,10 +200,13 @@ class PagedAttentionInWorker(BoundedWorker):
             at = page, keys % p.page_size, number % p.kv_heads
             classes = k[at][:, columns].argmax(axis=1)
             seen = _Visible(classes, v[at], least[part], end[part])
-            scores = queries[part][:, columns].astype(np.float64) * (_OF_CLASS * p.scale)
-            value, slack = _bounds_of(seen, scores, sinks.values[head[part]].astype(np.float64))
-            value[np.isnan(queries[part]).any(axis=1)] = np.nan
-            low[part], high[part] = rounded_bounds(value, slack, p.result_dtype)
+            for begin in range(0, len(part), _AT_ONCE):
+                chosen = slice(begin, begin + _AT_ONCE)
+                some = part[chosen]
+                scores = levels[some] * (_OF_CLASS * p.scale)
+                value, slack = seen.bounds(chosen, scores, sinks.values[head[some]].astype(np.float64))
+                value[spoilt[some]] = np.nan
+                low[some], high[some] = rounded_bounds(value, slack, p.result_dtype)
 
         cores = host_threads()
         with ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads:

@@ -28,7 +28,7 @@ class PagedAttentionProblem(FlatProblem):
 
     Queries (tokens, heads, head_dim) are the last ones of their sequences, one sequence after the other, and
     see the keys up to their own. seq_q, seq_kv: the most queries and keys of a sequence; 1 query is decode.
-    variation: lengths are uniform between 100 - variation percent of these and all. lengths_seed: of that choice.
+    variation: lengths are uniform from 100 - variation percent of these up. lengths_seed: of that choice.
     A page holds `page_size` keys of all kv_heads, then their values; MLA's has rows of 576 for both.
     window: how many keys a query sees, its own and those before; 0: all. sinks: 1 if every head has a number
     that counts as a further score without value.
@@ -68,7 +68,7 @@ class PagedAttentionProblem(FlatProblem):
             raise ProblemError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
         if self.seq_q > self.seq_kv:
             raise ProblemError(
-                f"seq_q = {self.seq_q} is more than seq_kv = {self.seq_kv}, which counts the queries' own keys"
+                f"seq_q = {self.seq_q} is more than seq_kv = {self.seq_kv}, which counts queries' own keys"
             )
         if self.head_dim == LATENT and self.kv_heads > 1:
             raise ProblemError(f"head_dim {LATENT} needs kv_heads 1: all heads share MLA's latent rows")
@@ -140,13 +140,21 @@ class PagedAttentionProblem(FlatProblem):
         """Queries, the cache, the integers, the heads' sinks (-inf for none), and the result."""
         cache = (self.pages, self.page_size * self.kv_heads * self.row_of_head)
         queries = (self.tokens, self.heads)
-        return (*queries, self.head_dim), cache, (self.places[-1],), (self.heads,), (*queries, self.head_dim_v)
+        return (
+            (*queries, self.head_dim),
+            cache,
+            (self.places[-1],),
+            (self.heads,),
+            (*queries, self.head_dim_v),
+        )
 
     @cached_property
     def bytes(self) -> int:
         """Bytes of operands and result, each moved once."""
         rows = self.tokens * self.heads * ELEMENT_BYTES[self.dtype]
-        of_cache = self.pages * self.page_size * self.kv_heads * self.row_of_head * ELEMENT_BYTES[self.kv_dtype]
+        of_cache = (
+            self.pages * self.page_size * self.kv_heads * self.row_of_head * ELEMENT_BYTES[self.kv_dtype]
+        )
         return rows * (self.head_dim + self.head_dim_v) + of_cache + 4 * (self.places[-1] + self.heads)
 
     @cached_property

@@ -17,7 +17,7 @@ class View(ProblemView):
     """softmax(q k^T scale) v. The numbers are the problem's fields, tokens: queries of all sequences, pages:
     of the cache, page_shift: log2(page_size), and table_width; head_dim, head_dim_v and scale are known.
 
-    q, out (tokens, heads, head_dim or head_dim_v): arrays. cache: pages of page_size keys (page_size, kv_heads,
+    q, out (tokens, heads, head_dim or head_dim_v): arrays. cache: pages of keys (page_size, kv_heads,
     head_dim), then as many values; MLA's have keys of 576 alone. cu_seqlens: where each sequence's queries
     begin, and their number. seqlens: keys. block_table (batch, table_width): pages. sinks: -inf for none.
     """
