@@ -90,7 +90,8 @@ def _paged(kind: Kind, random: np.random.Generator) -> Problem:
     heads = 1 if kind.words["head_dim"] == LATENT else int(random.choice([1, 2, 4, 8]))
     return PagedAttentionProblem(
         kind.dtype, str(kind.words["kv_dtype"]), int(random.integers(1, 65)),
-        heads * int(random.choice([1, 4, 8])), heads, int(random.choice([1, int(keys ** random.random())])), keys, int(kind.words["head_dim"]),
+        heads * int(random.choice([1, 4, 8])), heads,
+        int(random.choice([1, int(keys ** random.random())])), keys, int(kind.words["head_dim"]),
         int(random.choice([16, 64])), int(random.choice([0, 128])), int(random.integers(2)),
         int(random.integers(100)),
     )  # fmt: skip
