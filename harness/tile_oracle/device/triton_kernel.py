@@ -36,22 +36,24 @@ class _Loaded:
 
 @dataclass(frozen=True)
 class _Planned:
-    """A launch for one problem. values: of its arguments, None for pointers. scratch: its place in the
-    workspace."""
+    """A launch for one problem. arguments: an array's role, or "", and the offset in it or the value."""
 
-    loaded: _Loaded
+    function: int
     geometry: Geometry
-    values: tuple[Any, ...]
-    offsets: tuple[int, ...]
-    scratch: int | None
+    arguments: tuple[tuple[str, Any], ...]
 
 
 def _launches(planned: Sequence[_Planned], *addresses: int) -> tuple[Launch, ...]:
     """Returns the launches for the addresses of the operands, of the result and of the workspace."""
     *operands, out, workspace = addresses
     places = {**dict(zip(OPERANDS, operands, strict=False)), OUT: out, WORKSPACE: workspace}
+
+    def value(role: str, told: Any) -> Any:
+        return c_void_p(places[role] + told) if role else told
+
     return tuple(
-        Launch(one.loaded.function, one.geometry, Arguments(*_packed(one, places))) for one in planned
+        Launch(one.function, one.geometry, Arguments(*(value(*argument) for argument in one.arguments)))
+        for one in planned
     )
 
 
@@ -116,19 +118,17 @@ class TritonKernel(LoadedKernel):
         for extent, most in zip((x, y, z), _MOST_BLOCKS, strict=True):
             if not 1 <= extent <= most:
                 raise Unlaunchable(f"its grid would be {x:,} x {y:,} x {z:,}")
-        scratch = None
+        scratch: tuple[str, Any] = ("", c_void_p(None))
         if told.scratch_bytes:
-            scratch = _aligned(workspace, math.lcm(told.scratch_align, _ALIGNMENT))
-            workspace = scratch + x * y * z * told.scratch_bytes
+            step = math.lcm(told.scratch_align, _ALIGNMENT)
+            scratch = (WORKSPACE, -(-workspace // step) * step)
+            workspace = scratch[1] + x * y * z * told.scratch_bytes
             if workspace > _MOST_WORKSPACE_BYTES:
                 raise Unlaunchable(f"a workspace of {workspace:,} bytes cannot be")
         geometry = Geometry((x, y, z), (told.threads, 1, 1), told.lds_bytes)
-        numbers = tuple(_number(argument, values) for argument in told.arguments)
-        offsets = tuple(
-            evaluate(one.value, values) if one.role and not isinstance(one.value, float) else 0
-            for one in told.arguments
-        )
-        return _Planned(loaded, geometry, numbers, offsets, scratch), workspace
+        declared = (_argument(argument, values) for argument in told.arguments)
+        # The binary also takes scratch memory, and that of a profiler.
+        return _Planned(loaded.function, geometry, (*declared, scratch, ("", c_void_p(None)))), workspace
 
     def facts(self) -> Mapping[str, int]:
         first = self._of(self._archive.variants[0])[0]
@@ -142,30 +142,14 @@ class TritonKernel(LoadedKernel):
                 self._driver.unload_module(one.module)
 
 
-def _aligned(size: int, step: int) -> int:
-    return -(-size // step) * step
-
-
-def _number(argument: ArchivedArgument, values: Mapping[str, int]) -> Any:
-    """Returns the value of an argument that is no pointer; None for a pointer. Raises Unlaunchable."""
-    if argument.role:
-        return None
+def _argument(argument: ArchivedArgument, values: Mapping[str, int]) -> tuple[str, Any]:
+    """Returns an argument of `_Planned`. Raises Unlaunchable."""
     if isinstance(argument.value, float):
-        return c_float(argument.value)
+        return "", c_float(argument.value)
     value = evaluate(argument.value, values)
+    if argument.role:
+        return argument.role, value
     bits = 64 if argument.type == "i64" else 32
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise Unlaunchable(f"its argument {argument.name} = {value:,} does not fit into {bits} bits")
-    return c_int64(value) if bits == 64 else c_int32(value)
-
-
-def _packed(planned: _Planned, places: Mapping[str, int]) -> Sequence[Any]:
-    """Returns the arguments as the binary takes them: those declared, scratch memory, that of a profiler."""
-    values = [
-        c_void_p(places[told.role] + offset) if told.role else number
-        for told, number, offset in zip(
-            planned.loaded.told.arguments, planned.values, planned.offsets, strict=True
-        )
-    ]
-    scratch = None if planned.scratch is None else places[WORKSPACE] + planned.scratch
-    return [*values, c_void_p(scratch), c_void_p(None)]
+    return "", c_int64(value) if bits == 64 else c_int32(value)

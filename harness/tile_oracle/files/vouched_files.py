@@ -144,16 +144,11 @@ def _write_manifest(
 
 def _compare(path: Path, digest: str, expected: str, by: Path, error: type[HarnessError]) -> None:
     if digest != expected:
+        maker = "model train" if by.name == MANIFEST_FILE else "runs merge --format oracle"
         raise error(
             f"{path} is damaged or was changed: its SHA-256 differs from that in {by.name}; "
-            f"restore the file from version control or a copy, or make it again ({_maker(path, by)})"
+            f"restore the file from version control or a copy, or make it again (tile-oracle {maker})"
         )
-
-
-def _maker(path: Path, by: Path) -> str:
-    if by.name == MANIFEST_FILE:
-        return "tile-oracle model train"
-    return "tile-oracle runs merge --format oracle"
 
 
 def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 _INTERVAL_S = 0.1
 _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0
@@ -52,13 +52,6 @@ class DeviceState:
 
 
 DEVICE_STATE: tuple[str, ...] = tuple(DeviceState.__dataclass_fields__)
-
-
-class StateReader(Protocol):
-    """Reads one GPU through a management library."""
-
-    def read(self) -> DeviceState:
-        """Returns the current state. Never raises."""
 
 
 class NvidiaReader:
@@ -148,6 +141,8 @@ def _first_number(metrics: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
+StateReader = NvidiaReader | AmdReader
+"""Reads one GPU through a management library: `read` returns the current state, and never raises."""
 _LIBRARIES: Mapping[str, tuple[str, Any]] = {"nvidia": ("pynvml", NvidiaReader), "amd": ("amdsmi", AmdReader)}
 
 
