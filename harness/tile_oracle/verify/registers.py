@@ -20,26 +20,16 @@ SCALAR_REGISTERS = ((1 << 128) - 1) << _SCALAR
 
 _BASES = {"v": _VECTOR, "a": _ACCUMULATOR, "s": _SCALAR, "acc": _ACCUMULATOR}
 _MOST = {"v": 256, "a": 256, "s": 108, "acc": 256}
+_PAIRS = {
+    **{"exec": EXEC, "vcc": VCC},
+    **{"flat_scratch": 0b11 << (_SCALAR + 102), "xnack_mask": 0b11 << (_SCALAR + 104)},
+}
 _SPECIAL = {
-    "m0": M0,
-    "exec": EXEC,
-    "exec_lo": 1 << (_SCALAR + 129),
-    "exec_hi": 1 << (_SCALAR + 130),
-    "scc": SCC,
-    "vcc": VCC,
-    "vcc_lo": 1 << _VCC,
-    "vcc_hi": 1 << (_VCC + 1),
-    "vccz": VCC,
-    "execz": EXEC,
-    "src_vccz": VCC,
-    "src_execz": EXEC,
-    "src_scc": SCC,
-    "flat_scratch": 0b11 << (_SCALAR + 102),
-    "flat_scratch_lo": 1 << (_SCALAR + 102),
-    "flat_scratch_hi": 1 << (_SCALAR + 103),
-    "xnack_mask": 0b11 << (_SCALAR + 104),
-    "xnack_mask_lo": 1 << (_SCALAR + 104),
-    "xnack_mask_hi": 1 << (_SCALAR + 105),
+    **{"m0": M0, "scc": SCC, "src_scc": SCC},
+    **_PAIRS,
+    **{f"{name}_lo": pair & ~(pair << 1) for name, pair in _PAIRS.items()},
+    **{f"{name}_hi": pair & pair << 1 for name, pair in _PAIRS.items()},
+    **{f"{source}{name}z": _PAIRS[name] for name in ("exec", "vcc") for source in ("", "src_")},
 }
 _ONE = re.compile(r"(v|a|s|acc)(\d+)")
 _RANGE = re.compile(r"(v|a|s|acc)\[(\d+):(\d+)\]")

@@ -159,18 +159,14 @@ def name_of(library: CublasLt, algorithm: Algorithm, types: tuple[int, ...]) -> 
 
 def _variations(limits: AlgorithmLimits) -> Iterator[dict[str, int]]:
     """Yields what differs from an algorithm's plain configuration."""
-    for custom in range(min(limits.custom, _MOST_CUSTOM) + 1):
-        for swizzle in range(min(limits.swizzle, 1) + 1):
-            if custom or swizzle:
-                yield {"custom": custom, "swizzle": swizzle}
-            if limits.splits and limits.reductions & REDUCTION_IN_COMPUTE_TYPE:
-                for parts in _SPLITS:
-                    yield {
-                        "split_k": parts,
-                        "reduction": REDUCTION_IN_COMPUTE_TYPE,
-                        "custom": custom,
-                        "swizzle": swizzle,
-                    }
+    customs, swizzles = range(min(limits.custom, _MOST_CUSTOM) + 1), range(min(limits.swizzle, 1) + 1)
+    may_split = limits.splits and limits.reductions & REDUCTION_IN_COMPUTE_TYPE
+    for custom, swizzle in itertools.product(customs, swizzles):
+        options = {"custom": custom, "swizzle": swizzle}
+        if custom or swizzle:
+            yield options
+        for parts in _SPLITS if may_split else ():
+            yield {"split_k": parts, "reduction": REDUCTION_IN_COMPUTE_TYPE, **options}
 
 
 def _shares(room: int, sizes: Sequence[int]) -> list[int]:

@@ -117,9 +117,13 @@ class Descriptor:
         array = (_C_TYPES[kind] * len(values))(*values)
         self._calls("BackendSetAttribute", self.handle, attribute, kind, len(values), array)
 
-    def finalize(self) -> None:
-        """Raises LibraryFailure where the library does not take the descriptor."""
+    def finalized(self, *attributes: tuple[Any, ...]) -> Descriptor:
+        """Sets attributes, each with its number, its type and its values, and returns the descriptor,
+        finalized. Raises LibraryFailure where the library does not take it."""
+        for attribute in attributes:
+            self.set(*attribute)
         self._calls("BackendFinalize", self.handle)
+        return self
 
     def get(self, attribute: int, kind: int) -> int:
         """Returns an attribute that is one number. Raises LibraryFailure."""
@@ -176,11 +180,8 @@ class Graph:
 
     def _graph_of(self, *operations: Descriptor) -> Descriptor:
         """Returns the graph of these operations. Raises LibraryFailure where the library does not take it."""
-        graph = self._made(_GRAPH)
-        graph.set(800, _HANDLE, self._library.handle)
-        graph.set(801, DESCRIPTOR, *(one.handle for one in operations))
-        graph.finalize()
-        return graph
+        handles = (one.handle for one in operations)
+        return self._made(_GRAPH).finalized((800, _HANDLE, self._library.handle), (801, DESCRIPTOR, *handles))
 
     def _made(self, kind: int) -> Descriptor:
         made = self._library.descriptor(kind)
@@ -198,18 +199,11 @@ class Graph:
         by_value: bool = False,
     ) -> Descriptor:
         """Returns a tensor. virtual: it is not in memory. by_value: a number in the memory of the host."""
-        tensor = self._made(_TENSOR)
-        tensor.set(901, DATA_TYPE, TYPES[dtype])
-        tensor.set(902, INT64, *dims)
-        tensor.set(903, INT64, *strides)
-        tensor.set(906, INT64, identity)
-        tensor.set(900, INT64, _ALIGNMENT_BYTES)
-        if virtual:
-            tensor.set(907, _BOOLEAN, True)
-        if by_value:
-            tensor.set(908, _BOOLEAN, True)
-        tensor.finalize()
-        return tensor
+        return self._made(_TENSOR).finalized(
+            *((901, DATA_TYPE, TYPES[dtype]), (902, INT64, *dims), (903, INT64, *strides)),
+            *((906, INT64, identity), (900, INT64, _ALIGNMENT_BYTES)),
+            *([(907, _BOOLEAN, True)] * virtual + [(908, _BOOLEAN, True)] * by_value),
+        )
 
     def prepare(self, algorithm: tuple[int, Choices]) -> Prepared:
         """Returns the algorithm's runs. Raises Unlaunchable where the library does not take it."""
@@ -237,9 +231,7 @@ class Graph:
         heuristic = self._library.descriptor(_RANKING)
         configurations: list[Descriptor] = []
         try:
-            heuristic.set(201, DESCRIPTOR, self.graph.handle)
-            heuristic.set(200, _HEURISTIC, mode)
-            heuristic.finalize()
+            heuristic.finalized((201, DESCRIPTOR, self.graph.handle), (200, _HEURISTIC, mode))
             count = heuristic.count(202)
             configurations = [self._library.descriptor(_CONFIGURATION) for _ in range(count)]
             filled = heuristic.fill(202, configurations) if configurations else 0
@@ -273,31 +265,19 @@ class Graph:
         Unlaunchable where the library does not take it."""
         made: list[Descriptor] = []
 
-        def descriptor(kind: int) -> Descriptor:
+        def descriptor(kind: int, *attributes: tuple[Any, ...]) -> Descriptor:
             made.append(self._library.descriptor(kind))
-            return made[-1]
+            return made[-1].finalized(*attributes)
 
         try:
-            engine = descriptor(_ENGINE)
-            engine.set(1300, DESCRIPTOR, self.graph.handle)
-            engine.set(1301, INT64, number)
-            engine.finalize()
-            configuration = descriptor(_CONFIGURATION)
-            configuration.set(300, DESCRIPTOR, engine.handle)
-            chosen = []
-            for knob, value in choices:
-                choice = descriptor(_CHOICE)
-                choice.set(600, _KNOB, knob)
-                choice.set(601, INT64, value)
-                choice.finalize()
-                chosen.append(choice.handle)
-            if chosen:
-                configuration.set(302, DESCRIPTOR, *chosen)
-            configuration.finalize()
-            plan = descriptor(_PLAN)
-            plan.set(400, _HANDLE, self._library.handle)
-            plan.set(401, DESCRIPTOR, configuration.handle)
-            plan.finalize()
+            engine = descriptor(_ENGINE, (1300, DESCRIPTOR, self.graph.handle), (1301, INT64, number))
+            chosen = [
+                descriptor(_CHOICE, (600, _KNOB, knob), (601, INT64, value)).handle for knob, value in choices
+            ]
+            of_engine = [(300, DESCRIPTOR, engine.handle), *([(302, DESCRIPTOR, *chosen)] if chosen else [])]
+            configuration = descriptor(_CONFIGURATION, *of_engine)
+            of_plan = (400, _HANDLE, self._library.handle), (401, DESCRIPTOR, configuration.handle)
+            plan = descriptor(_PLAN, *of_plan)
             return Plan(self._library, plan, made, plan.get(402, INT64), self._scalars)
         except LibraryFailure as failure:
             for one in reversed(made):
@@ -314,23 +294,20 @@ class Convolution(Graph):
         super().__init__(library)
         row = problem.as_row()
         axes = ("d", "h", "w")[3 - row["ndim"] :]
-        convolution = self._made(_CONVOLUTION)
-        convolution.set(100, DATA_TYPE, _COMPUTED_IN)
-        convolution.set(101, _MODE, _CROSS_CORRELATION)
-        convolution.set(106, INT64, len(axes))
-        for attribute, name in ((102, "dilation"), (103, "stride"), (104, "pad"), (105, "pad")):
-            convolution.set(attribute, INT64, *(row[f"{name}_{axis}"] for axis in axes))
-        convolution.finalize()
+        named = ((102, "dilation"), (103, "stride"), (104, "pad"), (105, "pad"))
+        convolution = self._made(_CONVOLUTION).finalized(
+            *((100, DATA_TYPE, _COMPUTED_IN), (101, _MODE, _CROSS_CORRELATION), (106, INT64, len(axes))),
+            *((number, INT64, *(row[f"{name}_{axis}"] for axis in axes)) for number, name in named),
+        )
         kind, (alpha, beta, described, *places) = _OPERATIONS[row["direction"]]
         operation = self._made(kind)
-        operation.set(alpha, _FLOAT, 1.0)
-        operation.set(beta, _FLOAT, 0.0)
-        operation.set(described, DESCRIPTOR, convolution.handle)
         weight = {"forward": 1, "bwd_data": 1, "bwd_weight": 2}[row["direction"]]
         for place, (attribute, shape) in enumerate(zip(places, problem.operand_shapes, strict=True)):
             tensor = self._array(place, *channels_second(shape, weight=place == weight), problem.dtype)
             operation.set(attribute, DESCRIPTOR, tensor.handle)
-        operation.finalize()
+        operation.finalized(
+            (alpha, _FLOAT, 1.0), (beta, _FLOAT, 0.0), (described, DESCRIPTOR, convolution.handle)
+        )
         self.graph = self._graph_of(operation)
 
 
@@ -354,11 +331,11 @@ class Plan:
         """Returns the addresses of the operands, the result and the workspace, for `start`."""
         pack = self._library.descriptor(_PACK)
         self._kept.append(pack)
-        pack.set(1000, INT64, *range(len(addresses)), *self._scalars)
-        pack.set(1001, _POINTER, *addresses, *map(addressof, self._scalars.values()))
-        pack.set(1003, _POINTER, workspace)
-        pack.finalize()
-        return pack
+        return pack.finalized(
+            (1000, INT64, *range(len(addresses)), *self._scalars),
+            (1001, _POINTER, *addresses, *map(addressof, self._scalars.values())),
+            (1003, _POINTER, workspace),
+        )
 
     def start(self, pack: Descriptor, stream: int) -> None:
         """Starts a run on a stream. Raises LibraryFailure."""

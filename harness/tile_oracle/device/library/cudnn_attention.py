@@ -67,7 +67,7 @@ class Attention(Graph):
         operation.set(_SCALE, DESCRIPTOR, scale.handle)
         if masked:
             self._mask(operation, queries, keys)
-        operation.finalize()
+        operation.finalized()
         self.graph = self._graph_of(operation)
 
     def _mask(self, operation: Descriptor, queries: int, keys: int) -> None:
@@ -113,20 +113,16 @@ class Attention(Graph):
     ) -> tuple[int, Descriptor]:
         """Adds an operation on each score to `steps`; returns its result. axis: whose index it is, for
         `index`."""
-        described = self._made(_POINTWISE)
-        described.set(0, POINTWISE_MODE, _MODES[mode])
-        described.set(1, DATA_TYPE, TYPES[computed_in])
-        if axis is not None:
-            described.set(9, INT64, axis)
-        described.finalize()
+        described = self._made(_POINTWISE).finalized(
+            *((0, POINTWISE_MODE, _MODES[mode]), (1, DATA_TYPE, TYPES[computed_in])),
+            *([] if axis is None else [(9, INT64, axis)]),
+        )
         identity, to = self._virtual(dtype)
-        operation = self._made(_POINTWISE_OPERATION)
         parts = {750: described, 751: first, 752: second, 753: to, 758: chooses}
-        for attribute, part in parts.items():
-            if part is not None:
-                operation.set(attribute, DESCRIPTOR, part.handle)
-        operation.finalize()
-        steps.append(operation)
+        there = (
+            (attribute, DESCRIPTOR, part.handle) for attribute, part in parts.items() if part is not None
+        )
+        steps.append(self._made(_POINTWISE_OPERATION).finalized(*there))
         return identity, to
 
 
