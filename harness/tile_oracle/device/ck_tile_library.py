@@ -51,11 +51,8 @@ class CkTileLibrary:
         library = ctypes.CDLL(str(path))
         try:
             version = library.to_ck_abi_version
-            self._kernel, self._plan, self._launch = (
-                library.to_ck_kernel,
-                library.to_ck_plan,
-                library.to_ck_launch,
-            )
+            self._kernel, self._launch = library.to_ck_kernel, library.to_ck_launch
+            self._plan = library.to_ck_plan
         except AttributeError as error:
             raise ValueError(f"it is not the library of a CK Tile kernel: {error}") from None
         if version() != ABI_VERSION:

@@ -237,15 +237,12 @@ class GpuTimer:
             self._flush = driver.allocate(self._flush_bytes)
         while len(taken) < count:
             runs = min(count - len(taken), _MOST_EVENTS // 2)
-            while len(self._events) < 2 * runs:
-                self._events.append(driver.make_event())
             for run in range(runs):
                 driver.set_bytes(self._flush, run % 256, self._flush_bytes)
-                driver.record(self._events[2 * run])
+                self.mark(2 * run)
                 driver.launch_all(timer.launches)
-                driver.record(self._events[2 * run + 1])
+                self.mark(2 * run + 1)
             wait()
-            for run in range(runs):
-                taken += driver.elapsed_ns(self._events[2 * run : 2 * run + 2])
+            taken += self.between_marks_ns(runs)
         self.timed_ms += sum(taken) / 1e6
         return np.array(taken)

@@ -117,11 +117,8 @@ class OperandTurns:
                 change.masks[number] = Masks(one.content.ctypes.data, 0, one.steps, one.within)
         self._masks = [masks for change in self._changes for masks in change.masks]
         self._turns = Turns(0, 0, 0, 0, 0, ctypes.addressof(self._changes), len(turnings), 0, WATCHED)
-        self._turns.out, self._turns.out_bytes, self._turns.kept = (
-            out.address,
-            out.size,
-            self.kept.ctypes.data,
-        )
+        self._turns.out, self._turns.out_bytes = out.address, out.size
+        self._turns.kept = self.kept.ctypes.data
 
     def forget(self) -> None:
         """Says that what ran before is of no interest: one of the runs to come is kept."""

@@ -100,11 +100,8 @@ def shift_of(one: Instruction) -> Shift | None:
         operands = (*operands, "0")
     elif name not in ("s_add_i32", "s_sub_i32", "s_add_u32", "s_sub_u32", "s_or_b32", "s_and_b32"):
         return None
-    result, source, constant = (
-        register_mask(operands[0]),
-        register_mask(operands[1]),
-        constant_of(operands[2]),
-    )
+    result, source = map(register_mask, operands[:2])
+    constant = constant_of(operands[2])
     if constant is None and "sub" not in name:
         source, constant = register_mask(operands[2]), constant_of(operands[1])
     if constant is None or not source or (source | result) & ~SCALAR_REGISTERS:

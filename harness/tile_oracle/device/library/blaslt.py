@@ -72,13 +72,8 @@ class Interface:
 
 def result_of(algorithm: type[ctypes.Structure]) -> tuple[tuple[str, Any], ...]:
     """Returns the fields of ...MatmulHeuristicResult_t, given ...MatmulAlgo_t."""
-    return (
-        ("algorithm", algorithm),
-        ("workspace_bytes", c_size_t),
-        ("state", c_int),
-        ("waves", c_float),
-        ("reserved", c_int * 4),
-    )
+    needs = (("algorithm", algorithm), ("workspace_bytes", c_size_t), ("state", c_int))
+    return (*needs, ("waves", c_float), ("reserved", c_int * 4))
 
 
 class BlasLt:
