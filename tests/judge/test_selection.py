@@ -12,7 +12,7 @@ import pytest
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import ModelError
 from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.selection import fixed_choice, kernel_table, select, summarise
+from tile_oracle.judge.selection import fixed_kernels, kernel_table, select, summarise
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -182,7 +182,7 @@ class TestKernels:
         rows.append(record(THIRD, C, status="crash"))
         final = final_measurements(frame(rows))
         problems = [PROBLEM, OTHER, THIRD]
-        chosen = fixed_choice(final, select(problems, final, find_oracles(final), None))
+        chosen = fixed_kernels(final, select(problems, final, find_oracles(final), None))["ratio"]
         # C: 0.5 + 1 + 0; B: 1 + 0.25 + 0; A: 0.25 + 0 + 1.
         assert chosen.to_dict() == {PROBLEM.id: 0.5, OTHER.id: 1.0, THIRD.id: 0.0}
 

@@ -11,7 +11,7 @@ import pytest
 
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.selection import fixed_choice, select, summarise
+from tile_oracle.judge.selection import fixed_kernels, select, summarise
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
@@ -84,7 +84,7 @@ def test_oracle_and_selection(records: pd.DataFrame) -> None:
     )
     selection = select(PROBLEMS, final, find_oracles(final), rankings)
     assert summarise(selection).mean_percent == pytest.approx(50.0)
-    assert fixed_choice(final, selection).tolist() == [1.0] * 4
+    assert fixed_kernels(final, selection)["ratio"].tolist() == [1.0] * 4
     data = analyse(records, PROBLEMS, rankings, run=RunInfo(name="r", folder="r"))
     assert set(data.slices["slice"]) == {"tiny M", "medium M", "rcr", "rrr"}
 

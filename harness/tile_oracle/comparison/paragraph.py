@@ -20,10 +20,11 @@ from tile_oracle.comparison.compare import (
 )
 from tile_oracle.comparison.side import Side, side_of_records
 from tile_oracle.comparison.wording import changed_table
-from tile_oracle.judge.bootstrap import Interval, mean, p10, paired_interval
+from tile_oracle.judge.bootstrap import mean, p10, paired_interval
 from tile_oracle.judge.selection import COVERED
 from tile_oracle.pages.tables import code, text
 from tile_oracle.pages.words import count
+from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 
 WORST = 5
 
@@ -61,10 +62,11 @@ def paragraph(found: Comparison, old: pd.DataFrame, new: pd.DataFrame, settle: s
         100.0 * one["efficiency"].astype("float64")[shared].to_numpy(dtype=np.float64)
         for one in (before, after)
     )
-    points = [_points(paired_interval(was, now, statistic)) for statistic in (mean, p10)]
+    points = [paired_interval(was, now, statistic).points(2) for statistic in (mean, p10)]
     said.append(f"Efficiency: mean {points[0]}, P10 {points[1]} points (95 % intervals over the problems).")
-    regret = [_regret_percent(side[side["problem"].isin(shared)]) for side in (old, new)]
-    if all(np.isfinite(regret)):
+    reached = [time_weighted_percent(lost_times(side[side["problem"].isin(shared)])) for side in (old, new)]
+    if was.all() and now.all():  # a pick that fails has no time
+        regret = [1e4 / one - 100.0 for one in reached if one]
         said.append(f"Regret, the time above the oracles': {regret[0]:.2f} % before, {regret[1]:.2f} % now.")
     failing = int((now == 0).sum())
     said += [f"{count(failing, 'pick')} fail now."] if failing else []
@@ -94,16 +96,3 @@ def paragraphs(selections: Mapping[str, pd.DataFrame], records: pd.DataFrame) ->
     both = side_of_records("", records)
     found = ((old, compared_picks(both, (other, old), (name, new))) for other, old in others)
     return tuple(paragraph(one, old, new) for old, one in found if one is not None)
-
-
-def _points(found: Interval) -> str:
-    return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-
-
-def _regret_percent(selection: pd.DataFrame) -> float:
-    """Returns how much longer all picks take than the oracles, in percent; infinite where one fails."""
-    covered = selection[selection["coverage"] == COVERED]
-    oracle_us = covered["flops"].astype("float64") / covered["oracle_tflops"].astype("float64") / 1e6
-    with np.errstate(divide="ignore"):
-        pick_us = oracle_us / covered["efficiency"].astype("float64")
-    return float(100.0 * (pick_us.sum() / oracle_us.sum() - 1.0)) if len(covered) else np.inf

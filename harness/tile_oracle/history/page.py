@@ -110,7 +110,7 @@ def _charts(group: Group, links: Sequence[str]) -> list[tuple[str, Markup]]:
     ]
     one_day = len({run.when[:10] for run in group.runs}) == 1
     days = [run.when[11:16] if one_day else run.when[:10] for run in group.runs]
-    levels = {trend.figure.name: _levels(trend.at, trend) for trend in group.trends}
+    levels = {trend.figure.name: _levels(trend) for trend in group.trends}
     lines = {
         figure.name: Drawn(figure.title, group.values(figure), levels.get(figure.name, ()))
         for figure in FIGURES
@@ -140,11 +140,11 @@ def _marks(group: Group) -> dict[int, str]:
     return {at: "; ".join(texts) for at, texts in found.items()}
 
 
-def _levels(at: Sequence[int], trend: Trend) -> list[tuple[int, int, float]]:
+def _levels(trend: Trend) -> list[tuple[int, int, float]]:
     """Returns the levels between the steps; none without a step."""
     if not trend.steps:
         return []
-    starts = [0, *(step.at for step in trend.steps)]
+    at, starts = trend.at, [0, *(step.at for step in trend.steps)]
     ends = [*starts[1:], len(at)]
     heights = [trend.steps[0].before, *(step.after for step in trend.steps)]
     return [

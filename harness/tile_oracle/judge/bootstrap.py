@@ -29,6 +29,10 @@ class Interval:
     def __str__(self) -> str:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
+    def points(self, digits: int) -> str:
+        """Returns a change, with signs."""
+        return f"{self.value:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+
 
 def mean(values: Array) -> Array:
     """Returns the mean over the last axis."""

@@ -209,18 +209,14 @@ def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
 
 
-def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
-    """Returns a reference without a model: per problem, the efficiency of the kernel that is best on average.
+def fixed_kernels(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
+    """Returns a reference without a model: per problem, the kernel that is best on average, `kernel`, and its
+    efficiency, `ratio`.
 
     For each kind of problem this is the kernel with the highest mean of TFLOPS / oracle TFLOPS over the
     problems with an oracle; problems where it is not ok count as 0. Indexed by problem id; only problems with
     an oracle; 0 to 1. The kernel is chosen with hindsight, so no fixed choice can do better.
     """
-    return fixed_kernels(final, selection)["ratio"]
-
-
-def fixed_kernels(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
-    """Returns the kernels of `fixed_choice`, `kernel`, and their efficiencies, `ratio`, by problem id."""
     with_oracle = selection[selection["oracle_tflops"].notna()]
     kind_fields = ["op", *operation_named(records_op(selection)).kind_fields]
     kind = with_oracle.groupby(kind_fields, observed=True, dropna=False).ngroup().to_numpy()

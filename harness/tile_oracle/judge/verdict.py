@@ -5,7 +5,7 @@ Efficiencies are fractions (0 to 1) in tables and files, percent in criteria.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -175,11 +175,7 @@ def judge(
         new_failures=new,
         known_failures=tuple(failure for failure in failures if failure.known is not None),
         healed=_healed(final, baseline),
-        notes=(
-            *_notes(failures),
-            *_session_note(between),
-            *_drift_note(both.common, new_side, margins or {}),
-        ),
+        notes=tuple(_notes(failures, between, both.common, new_side, margins or {})),
         suspects=again,
         unsettled=unsettled,
         undecided=undecided,
@@ -314,29 +310,29 @@ def _message(state: str, criteria: Sequence[Criterion]) -> str:
     return f"nothing failed, but not applied: {named(NOT_APPLIED)}"
 
 
-def _session_note(between: float) -> tuple[str, ...]:
-    if between < _TOLD_BETWEEN:
-        return ()
-    return (
-        f"session-to-session noise is {100 * between:.1f} % (standard deviation of unchanged picks); the "
-        "intervals account for it",
-    )
-
-
-def _drift_note(common: Sequence[str], now: Side, margins: Mapping[str, Margin]) -> tuple[str, ...]:
+def _notes(
+    failures: Sequence[Failure],
+    between: float,
+    common: Sequence[str],
+    now: Side,
+    margins: Mapping[str, Margin],
+) -> Iterator[str]:
+    """Yields what the reader of a verdict should know of its failures and its noise."""
+    changed = sum(failure.known is not None and failure.known != failure.status for failure in failures)
+    if changed:
+        yield f"known failures that now fail in another way: {changed}"
+    if between >= _TOLD_BETWEEN:
+        yield (
+            f"session-to-session noise is {100 * between:.1f} % (standard deviation of unchanged picks); the "
+            "intervals account for it"
+        )
     corrected = [
         abs(margins[problem].drift)
         for problem, sigma in zip(common, now.sigma, strict=True)
         if sigma > 0 and problem in margins and margins[problem].drift
     ]
-    if not corrected:
-        return ()
-    count = f"{len(corrected)} pick{'s were' if len(corrected) > 1 else ' was'}"
-    return (
-        f"{count} timed once; corrected for machine drift since then (at most {100 * max(corrected):.1f} %)",
-    )
-
-
-def _notes(failures: Sequence[Failure]) -> tuple[str, ...]:
-    changed = sum(failure.known is not None and failure.known != failure.status for failure in failures)
-    return (f"known failures that now fail in another way: {changed}",) if changed else ()
+    if corrected:
+        yield (
+            f"{len(corrected)} pick{'s were' if len(corrected) > 1 else ' was'} timed once; corrected for "
+            f"machine drift since then (at most {100 * max(corrected):.1f} %)"
+        )

@@ -31,21 +31,23 @@ class DevicesProgress:
 
     def joined(self, name: str, opened: Opened) -> None:
         """A device is there, new or again."""
-        one = self.devices.setdefault(name, DeviceProgress(name))
+        one = self._is(name, WORKS)
         one.kind, one.host = opened.kind, opened.host
-        one.state, one.why = WORKS, ""
         one.joined += 1
 
     def gone(self, name: str, why: str) -> None:
         """A device is not there any more."""
-        one = self.devices.setdefault(name, DeviceProgress(name))
-        one.state, one.why = GONE, why
+        self._is(name, GONE, why)
 
     def set_aside(self, name: str, kind: str, why: str) -> None:
         """A device gets no more work."""
-        one = self.devices.setdefault(name, DeviceProgress(name))
+        one = self._is(name, ASIDE, why)
         one.kind = kind or one.kind
-        one.state, one.why = ASIDE, why
+
+    def _is(self, name: str, state: str, why: str = "") -> DeviceProgress:
+        one = self.devices.setdefault(name, DeviceProgress(name))
+        one.state, one.why = state, why
+        return one
 
     def line(self) -> str:
         """Returns how many devices are in each state, for the terminal."""

@@ -18,7 +18,7 @@ from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.picker import Origin
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.scope import part_to_judge
-from tile_oracle.judge.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
+from tile_oracle.judge.selection import COVERED, Efficiency, fixed_kernels, kernel_table, select, summarise
 from tile_oracle.judge.slices import classes_of, slice_table
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.model.feature_share import PickReason
@@ -129,7 +129,7 @@ class ReportData:
 
     final: as `settled` makes it. oracles: of find_oracles. selection: judge.selection.select. kernels:
     judge.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
-    status. fixed_mean_percent: mean efficiency of one kernel for all (judge.selection.fixed_choice).
+    status. fixed_mean_percent: mean efficiency of one kernel for all (judge.selection.fixed_kernels).
     repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
     were: no model can be shown to beat it. margins: how well each pick's
     efficiency is known (tile_oracle.judge.noise).
@@ -300,7 +300,7 @@ def analyse(
         rankings=rankings,
         statuses={status: int(counts.get(status, 0)) for status in STATUSES},
         efficiency=summarise(selection),
-        fixed_mean_percent=_mean_percent(fixed_choice(final, selection)),
+        fixed_mean_percent=_mean_percent(fixed_kernels(final, selection)["ratio"]),
         repeatability_percent=_mean_percent(_sweep_winners(selection)),
         margins=noise,
         verdict=part.settled(verdict),

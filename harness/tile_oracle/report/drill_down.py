@@ -229,20 +229,14 @@ def _looks_faster(rows: Sequence[KernelRow]) -> bool:
 
 
 @functools.cache
-def _meanings(op: str) -> Mapping[str, str]:
-    """Feature -> what it is, of every schema of an operation."""
+def _explained(op: str) -> tuple[Mapping[str, str], Mapping[str, Mapping[float | None, str]]]:
+    """Feature -> what it is, and feature -> code -> the word that it stands for, of every schema of an
+    operation."""
     made = operation_named(op).features
     schemas = () if made is None else made().all
-    return {feature.name: feature.meaning for schema in reversed(schemas) for feature in schema.features}
-
-
-@functools.cache
-def _words(op: str) -> Mapping[str, Mapping[float | None, str]]:
-    """Feature -> code -> the word that it stands for, of every schema of an operation."""
-    made = operation_named(op).features
-    schemas = () if made is None else made().all
+    meanings = {one.name: one.meaning for schema in reversed(schemas) for one in schema.features}
     coded = {name: codes for schema in reversed(schemas) for name, codes in schema.words.items()}
-    return {
+    return meanings, {
         name: {float(code): word for word, code in codes.items()}
         for name, codes in coded.items()
         if len(set(codes.values())) == len(codes)
@@ -252,7 +246,7 @@ def _words(op: str) -> Mapping[str, Mapping[float | None, str]]:
 def _reason(reason: PickReason, scores: bool, op: str) -> Part:
     """Returns the leading features: name, value for the pick, for the oracle, what it adds to the prediction,
     and what it is. scores: the model's predictions are no times."""
-    meanings, coded = _meanings(op), _words(op)
+    meanings, coded = _explained(op)
     rest = reason.advantage - sum(one.advantage for one in reason.features)
     rows = [
         (

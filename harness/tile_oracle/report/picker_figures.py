@@ -163,11 +163,7 @@ def _us(one: PickerFigures) -> Cell:
 
 
 def _difference(found: Interval | None) -> Cell:
-    return Cell("") if found is None else number(found.value, _points(found))
-
-
-def _points(found: Interval) -> str:
-    return f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    return Cell("") if found is None else number(found.value, found.points(1))
 
 
 def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
@@ -187,7 +183,7 @@ def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
     lines = Table("Pickers", [Column("pickers, %"), *figures], rows).plain()
     for one in pickers:
         if one.difference_mean is not None and one.difference_p10 is not None:
-            change = f"mean {_points(one.difference_mean)}, P10 {_points(one.difference_p10)} points"
+            change = f"mean {one.difference_mean.points(1)}, P10 {one.difference_p10.points(1)} points"
             lines.append(f"  {one.name} - {pickers[0].name}: {change}")
         if choices := in_the_pool(one):
             lines.append(f"  {one.name}: choices: {choices}")

@@ -47,6 +47,7 @@ from tile_oracle.session.models import (
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
+from tile_oracle.session.time_spent import where_time_went
 from tile_oracle.training.extrapolation import RangeOf, extrapolating_picks
 from tile_oracle.version import __version__
 
@@ -149,7 +150,8 @@ def analyse_set(
         reports.append(_judged(session, own, choice, part, stopped, selected, earlier, final))
         final = reports[-1].final
     data, *others = reports
-    went = session.where_time_went(records)
+    spent = session.elapsed_s, session.workers, session.pytest_s
+    went = where_time_went(records, session.began_at, *spent)
     run = replace(data.run, environment={**data.run.environment, **({TIME_WENT: went} if went else {})})
     data = replace(data, run=run, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
     plan = without(session.plan, session.lacking | not_built(own))

@@ -128,13 +128,12 @@ class EndHooks:
 
         self.state.display.status(_since("measuring suspects again"), always=True)
         try:
-            settled = settle(self.session, self.state.selected)
+            self.state.analysed, note = settle(self.session, self.state.selected)
         except HarnessError as error:
             # The existing measurements are judged.
             self.state.note(f"suspects were not measured again: {error}")
             return
-        self.state.analysed = settled.analysed
-        self.state.note(settled.note)
+        self.state.note(note)
 
     def _conclude(self, session: pytest.Session, interrupted: bool) -> None:
         """Verdicts, their test items and reports. Raises HarnessError."""

@@ -118,18 +118,18 @@ class Option:
     metavar: str
     """The kind of value in `--help`; "" for a flag."""
     help: str
-    section: str
-    """The heading in docs/reference.md."""
-    read: Read | None
-    """None: the value is taken as it is."""
-    is_path: bool
-    """Relative paths are relative to the working directory, in pyproject.toml to its folder."""
-    opens: bool
-    """Whether the option makes a pytest run a session."""
-    recorded: bool
-    """Whether reports state the value: what decides on measurements and picks."""
     more: Mapping[str, Any]
     """Further attributes for argparse."""
+    section: str = ""
+    """The heading in docs/reference.md; of a field only where a new one begins."""
+    read: Read | None = None
+    """None: the value is taken as it is."""
+    is_path: bool = False
+    """Relative paths are relative to the working directory, in pyproject.toml to its folder."""
+    opens: bool = False
+    """Whether the option makes a pytest run a session."""
+    recorded: bool = False
+    """Whether reports state the value: what decides on measurements and picks."""
 
     @property
     def is_flag(self) -> bool:
@@ -142,20 +142,11 @@ class Option:
         return {**kind, "help": self.help.replace("%", "%%"), **self.more}
 
 
-def _option(
-    metavar: str,
-    help: str,
-    *,
-    section: str = "",
-    read: Read | None = None,
-    is_path: bool = False,
-    opens: bool = False,
-    recorded: bool = False,
-    **more: Any,
-) -> Any:
-    """Returns a field that is an option. section: a new one begins here."""
-    about = {"metavar": metavar, "help": help, "section": section, "read": read, "is_path": is_path}
-    return field(metadata={**about, "opens": opens, "recorded": recorded, "more": more})
+def _option(metavar: str, help: str, **about: Any) -> Any:
+    """Returns a field that is an option. about: further fields of Option, and attributes for argparse."""
+    own = {one.name for one in fields(Option)} & about.keys()
+    more = {name: about.pop(name) for name in about.keys() - own}
+    return field(metadata={"metavar": metavar, "help": help, "more": more, **about})
 
 
 def _tolerance(meaning: str, default: float) -> Any:
@@ -452,7 +443,7 @@ def _options() -> dict[str, Option]:
     for one in fields(SessionOptions):
         if one.metadata:
             name = one.name.removesuffix("_s").replace("_", "-")
-            section = one.metadata["section"] or section
+            section = one.metadata.get("section", section)
             found[name] = Option(name, one.name, **{**one.metadata, "section": section})
     return found
 

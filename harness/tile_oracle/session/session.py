@@ -32,9 +32,8 @@ from tile_oracle.session.models import (
     refuse_damaged_baselines,
 )
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import Plan, set_name
+from tile_oracle.session.plan import Plan
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
-from tile_oracle.session.time_spent import where_time_went
 from tile_oracle.targets.target import Target
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Session(ABC):
             deadline = time.monotonic() + options.budget_s
         self.deadline = deadline
         self.budget_spent = False
-        self._began, self._began_at = time.monotonic(), datetime.now(UTC)
+        self._began, self.began_at = time.monotonic(), datetime.now(UTC)
         self.pytest_s = 0.0
         """What pytest itself took in each worker, collecting tests and between measurements."""
         self.run: Run | None = None
@@ -197,10 +196,6 @@ class Session(ABC):
         """How many processes or devices measure at once."""
         return 1
 
-    def where_time_went(self, records: pd.DataFrame) -> str:
-        """Returns the session's time in words; "" where nothing was measured. records: of the run."""
-        return where_time_went(records, self._began_at, self.elapsed_s, self.workers, self.pytest_s)
-
     def with_known_failure(self, measurement: Measurement) -> Measurement:
         """Returns the measurement, with its status in the baseline if the pair failed there."""
         known = self._known.get((measurement.problem.id, measurement.kernel.name), "")
@@ -279,11 +274,6 @@ class Session(ABC):
     def is_judged(self) -> bool:
         """Whether a verdict is asked for; --model none asks for none."""
         return self.options.model != NONE
-
-    @property
-    def set_names(self) -> list[str]:
-        """The distinct names of the problem sets in report folders and test ids."""
-        return [set_name(part, self.plan.sets) for part in self.plan.sets]
 
     def unsealed(self) -> str:
         """Returns one line on rows that could not be sealed into a part, or "". Raises RecordError."""

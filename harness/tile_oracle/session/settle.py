@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -50,27 +49,17 @@ _MOST_LEADERS = 6
 _MOST_NOISY = 4
 
 
-@dataclass(frozen=True)
-class Settlement:
-    """The result of measuring again.
-
-    analysed: by problem set, the report on all records. note: one sentence, "" if nothing was measured again.
-    """
-
-    analysed: Mapping[str, ReportData] = field(default_factory=dict)
-    note: str = ""
-
-
-def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
-    """Measures suspects again until every criterion is decided or the time is spent.
+def settle(session: LiveSession, selected: Mapping[str, int]) -> tuple[Mapping[str, ReportData], str]:
+    """Measures suspects again until every criterion is decided or the time is spent. Returns the report on
+    all records, by problem set, and a sentence, "" if nothing was measured again.
 
     selected: number of requested pairs by problem id. Raises HarnessError.
     """
     run, budget = session.run, _budget_s(session)
     if run is None or budget <= 0 or not run.has_files:
-        return Settlement()
+        return {}, ""
     if session.options.model == NONE:  # nothing is judged
-        return Settlement()
+        return {}, ""
     ends = math.inf
     analysed: dict[str, ReportData] = {}
     by_id = {problem.id: problem for problem in session.plan.problems}
@@ -102,9 +91,9 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
         for problem in session.driver().remeasure_all(jobs, ends):
             rounds[problem.id] = rounds.get(problem.id, 0) + 1
     if not rounds:
-        return Settlement(analysed)
+        return analysed, ""
     most, seconds = max(rounds.values()), time.monotonic() - began
-    return Settlement(
+    return (
         analysed,
         f"{count(len(rounds), 'problem')} measured again in turn, up to {count(most, 'time')}, "
         f"in {seconds:.0f} s",

@@ -99,6 +99,8 @@ class SessionState:
 
     def verdict_ids(self) -> list[str]:
         """Returns the test ids of the session's criteria."""
+        from tile_oracle.session.plan import set_name
         from tile_oracle.session.verdict_items import item_ids
 
-        return item_ids(self.session.set_names)
+        sets = self.session.plan.sets
+        return item_ids([set_name(part, sets) for part in sets])
