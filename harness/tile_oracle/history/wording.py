@@ -18,10 +18,8 @@ _ENOUGH_RUNS = 10
 
 def number(figure: Figure, value: float | None) -> str:
     """Returns a value with its unit."""
-    if value is None:
-        return "-"
     unit = figure.unit if figure.unit.startswith("/") else f" {figure.unit}"
-    return f"{bare(figure, value)}{unit}"
+    return bare(figure, value) + (unit if value is not None else "")
 
 
 def bare(figure: Figure, value: float | None) -> str:

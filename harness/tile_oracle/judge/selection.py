@@ -10,6 +10,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.judge.pair_numbers import pair_numbers
+from tile_oracle.judge.picker import COLUMNS
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
@@ -245,7 +246,7 @@ _MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured", "at_least
 
 
 def _checked(rankings: pd.DataFrame | None) -> pd.DataFrame:
-    names = ["problem", "kernel", "predicted_tflops"]
+    names = list(COLUMNS)
     if rankings is None:
         empty = {"problem": pd.Series(dtype=object), "kernel": pd.Series(dtype=object)}
         return pd.DataFrame({**empty, "predicted_tflops": pd.Series(dtype="float64")})

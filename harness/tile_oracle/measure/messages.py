@@ -22,30 +22,6 @@ _Text = Annotated[str, Meta(max_length=100_000)]
 _Fact = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 
 
-class _Opened(Struct):
-    opened: dict[Literal["name", "driver"], _Text]
-
-
-class _Failed(Struct):
-    failed: _Text
-
-
-class _Loaded(Struct):
-    loaded: _Text
-
-
-class _Refused(Struct):
-    refused: _Text
-
-
-class _Began(Struct):
-    began: _Id
-
-
-class _Resting(Struct):
-    resting: _Count
-
-
 class _Settled(Struct):
     settled: _Text
     dirty: list[_Text]
@@ -77,12 +53,15 @@ class _Done(Struct):
 
 
 _KINDS: Mapping[str, type[Struct]] = {
-    "opened": _Opened,
-    "failed": _Failed,
-    "loaded": _Loaded,
-    "refused": _Refused,
-    "began": _Began,
-    "resting": _Resting,
+    **{
+        name: msgspec.defstruct(name, [(name, kind)])
+        for name, kind in (
+            ("opened", dict[Literal["name", "driver"], _Text]),
+            *((name, _Text) for name in ("failed", "loaded", "refused")),
+            ("began", _Id),
+            ("resting", _Count),
+        )
+    },
     "settled": _Settled,
     "done": _Done,
 }

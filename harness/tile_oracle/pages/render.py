@@ -17,17 +17,13 @@ from tile_oracle.pages.words import LONGEST, kernel_words, one_line
 _HERE = Path(__file__).parent
 
 
-def _no_anchor(term: str) -> str:
-    return ""
-
-
 def render(
     templates: Path,
     name: str,
     *,
     style: str = "",
     script: str = "",
-    anchor: Callable[[str], str] = _no_anchor,
+    anchor: Callable[[str], str] = lambda term: "",
     **values: Any,
 ) -> str:
     """Returns a page from the template `name` in the folder `templates`.
