@@ -13,7 +13,7 @@ from tile_oracle.files.sealed_json import read_object
 from tile_oracle.pool.rules import set_name
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.journal import parts_in
-from tile_oracle.record.run import purpose_of
+from tile_oracle.record.run import MANIFEST, purpose_of
 from tile_oracle.record.sealed_parquet import read_table
 
 VERDICT, SELECTION, REPORT = "verdict.json", "selection.parquet", "report.html"
@@ -76,7 +76,10 @@ def summarize(folder: Path, shown_as: str) -> RunSummary:
     made, scope = _part(run, "environment"), _part(verdict, "scope")
     replayed = bool(_text(run, "replayed"))
     choices = _choices(folder / SELECTION)
-    spent = (None, None) if replayed else _spent(folder, set(choices["problem"]))
+    # Of several problem sets, a run's own folder is above their reports.
+    there = (folder / MANIFEST).is_file() or measurements_folder(folder).is_dir()
+    whole = folder if there else folder.parent
+    spent = (None, None) if replayed else _spent(whole, set(choices["problem"]))
     failures = _part(verdict, "verdict").get("new_failures")
     return RunSummary(
         folder=shown_as,
@@ -91,7 +94,7 @@ def summarize(folder: Path, shown_as: str) -> RunSummary:
         device=_text(run, "device"),
         driver=_text(made, "driver"),
         toolchain=_text(made, "toolchain"),
-        sources=_sources(folder),
+        sources=_text(purpose_of(whole), "sources and toolchain")[:12],
         model=_text(_part(verdict, "model"), "name") or _text(_part(verdict, "model"), "kind"),
         mean=_number(figures, "mean_percent"),
         median=_number(figures, "median_percent"),
@@ -119,18 +122,11 @@ def _choices(path: Path) -> pd.DataFrame:
     return table.to_pandas()
 
 
-def _spent(folder: Path, problems: set[str]) -> tuple[float | None, float | None]:
-    """Device hours and measurements per second of these problems; a run of several problem sets has its
-    measurements in the folder above its reports."""
-    for run in (folder, folder.parent):
-        parts = parts_in(measurements_folder(run)) if measurements_folder(run).is_dir() else []
-        if parts:
-            break
-    else:
-        return None, None
+def _spent(run: Path, problems: set[str]) -> tuple[float | None, float | None]:
+    """Device hours and measurements per second of these problems; None if unknown."""
     busy_ms, measured, times = 0.0, 0, []
     has_busy = False
-    for part in parts:
+    for part in parts_in(measurements_folder(run)):
         frame = read_table(part, ("problem", "busy_ms", "time")).to_pandas()
         if not {"problem", "time"} <= set(frame.columns):
             continue
@@ -141,14 +137,6 @@ def _spent(folder: Path, problems: set[str]) -> tuple[float | None, float | None
             has_busy, busy_ms = True, busy_ms + float(frame["busy_ms"].sum())
     seconds = (max(times) - min(times)).total_seconds() if times else 0.0
     return busy_ms / 3.6e6 if has_busy else None, (measured - 1) / seconds if seconds > 0 else None
-
-
-def _sources(folder: Path) -> str:
-    for run in (folder, folder.parent):
-        found = purpose_of(run).get("sources and toolchain")
-        if isinstance(found, str):
-            return found[:12]
-    return ""
 
 
 def _part(document: dict[str, Any], name: str) -> dict[str, Any]:

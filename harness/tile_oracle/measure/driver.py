@@ -414,40 +414,24 @@ class Driver:
                 self._take_task(ProblemTask(problem, (kernel,), there.weight if there is not None else 1.0))
 
     def _assign(self, order: Assign) -> None:
-        remote = order.device in self._remote
+        what: dict[str, Any]
         if (job := self._again.get(order.problem)) is not None:
             self._again_number[order.number] = order.problem
-            again = tuple(one.kernel for one in job.timed)
-            self._engine.assign(
-                order.device,
-                Work(
-                    order.number,
-                    job.problem.id,
-                    known=tuple(self._results.of(job.problem.id)),
-                    again=tuple(job.timed),
-                    again_round=job.round,
-                    binaries=self._builds.binaries(again, remote=remote),
-                ),
-            )
-            return
-        there = self._problems[self._labels[order.problem]]
-        self._begun.add(there.problem.id)
-        known = self._results.of(there.problem.id)
-        picks = self._picks(there.problem) if self._picks is not None else ()
-        kernels = [there.kernels[name] for name in order.kernels]
-        leaders = [one.kernel for one in known] if order.finals else []
-        self._engine.assign(
-            order.device,
-            Work(
-                order.number,
-                there.problem.id,
-                order.kernels,
-                order.finals and there.finals,
-                tuple(known),
-                tuple(kernel.name for kernel in picks),
-                binaries=self._builds.binaries([*kernels, *leaders], remote=remote),
-            ),
-        )
+            problem, kernels = job.problem, [one.kernel for one in job.timed]
+            known = self._results.of(problem.id)
+            what = {"again": tuple(job.timed), "again_round": job.round}
+        else:
+            there = self._problems[self._labels[order.problem]]
+            problem, kernels = there.problem, [there.kernels[name] for name in order.kernels]
+            known = self._results.of(problem.id)
+            self._begun.add(problem.id)
+            kernels += [one.kernel for one in known] if order.finals else []
+            picks = self._picks(problem) if self._picks is not None else ()
+            what = {"kernels": order.kernels, "finals": order.finals and there.finals}
+            what["picks"] = tuple(kernel.name for kernel in picks)
+        binaries = self._builds.binaries(kernels, remote=order.device in self._remote)
+        work = Work(order.number, problem.id, known=tuple(known), binaries=binaries, **what)
+        self._engine.assign(order.device, work)
 
     def _blame(self, order: Blame) -> None:
         there = self._problems[self._labels[order.problem]]

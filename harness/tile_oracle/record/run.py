@@ -70,51 +70,40 @@ class Run:
         return bool(names_in(self.measurements, "", ""))
 
 
-def open_run(
-    reports: Path,
-    purpose: Mapping[str, Any],
-    *,
-    stem: str,
-    name: str | None,
-    resume: bool,
-) -> Run:
+def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str | None, resume: bool) -> Run:
     """Creates a run, or with `resume` opens the newest one with the same purpose (or the one named).
 
     purpose: JSON values that determine the measurements (problem sets, kernels, target, sources, device).
-    stem: prefix of a new run's name. A resumed run loses its
-    device_lost rows, and its damaged parts are set aside: those pairs are measured again. Raises RecordError
-    for a name that is not a file name or is taken, for a run to resume that has another purpose, and for
-    files that cannot be read or written.
+    stem: prefix of a new run's name. A resumed run loses its device_lost rows, and its damaged parts are set
+    aside: those pairs are measured again. Raises RecordError for a name that is not a file name or is taken,
+    for a run to resume that has another purpose, and for files that cannot be read or written.
     """
     if name is not None and not _NAME.fullmatch(name):
         raise RecordError(
             f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore"
         )
+    wanted = json.loads(json.dumps(purpose))
     with disk_errors_as(
         RecordError, f"cannot open a run in {reports}", "free space or choose another --report-dir"
     ):
-        return _open_run(reports, json.loads(json.dumps(purpose)), stem, name, resume)
-
-
-def _open_run(reports: Path, wanted: Mapping[str, Any], stem: str, name: str | None, resume: bool) -> Run:
-    if resume:
-        found = _find(reports, wanted, name)
-        if found is not None:
-            lock = own(found, MANIFEST)
-            measurements = measurements_folder(found)
-            seal_abandoned(measurements)
-            set_damaged_aside(measurements)
-            forget_lost(measurements)
-            return Run(found, wanted, resumed=True, lock=lock)
-    folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
-    lock = own(folder, MANIFEST)
-    for leftover in folder.iterdir() if _is_empty(folder) else ():
-        leftover.unlink(missing_ok=True)
-    if any(folder.iterdir()):
-        raise RecordError(f"another session has just created {folder}: wait until it ends, then --resume")
-    document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
-    write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
-    return Run(folder, wanted, lock=lock)
+        if resume:
+            found = _find(reports, wanted, name)
+            if found is not None:
+                lock = own(found, MANIFEST)
+                measurements = measurements_folder(found)
+                seal_abandoned(measurements)
+                set_damaged_aside(measurements)
+                forget_lost(measurements)
+                return Run(found, wanted, resumed=True, lock=lock)
+        folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
+        lock = own(folder, MANIFEST)
+        for leftover in folder.iterdir() if _is_empty(folder) else ():
+            leftover.unlink(missing_ok=True)
+        if any(folder.iterdir()):
+            raise RecordError(f"another session has just created {folder}: wait until it ends, then --resume")
+        document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
+        write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+        return Run(folder, wanted, lock=lock)
 
 
 def join_run(folder: Path, owner: str, *, resumed: bool) -> Run:

@@ -48,7 +48,7 @@ from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
 from tile_oracle.session.time_spent import where_time_went
-from tile_oracle.training.extrapolation import RangeOf, extrapolating_picks
+from tile_oracle.training.extrapolation import extrapolating_picks
 from tile_oracle.version import __version__
 
 SUSPECTS = "suspects.csv"
@@ -179,7 +179,6 @@ def _judged(
     ids = {problem.id for problem in part.problems}
     device = _most_common(own, "device")
     lacking = session.lacking | not_built(own)
-    ranges = ranges_of(choice)
     if before is None:
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         picker = judged(choice, held_of(choice, baseline, options))
@@ -216,16 +215,11 @@ def _judged(
     )
     give_back()
     travel = travel_note(dict.fromkeys(choice.folders.values()), MadeBy.of_records(own))
-    extrapolating = _extrapolating(data, ranges, part, travel)
-    return replace(data, extrapolating=extrapolating, export_differs=exports_differ(choice, part))
-
-
-def _extrapolating(data: ReportData, ranges: RangeOf, part: ProblemSet, travel: str) -> Extrapolating:
-    """Returns which of the picks extrapolate."""
     picked = data.selection.dropna(subset=["pick_kernel"])
     picks = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
-    found = extrapolating_picks(ranges, part.problems, picks)
-    return Extrapolating(found.note, found.why, travel)
+    outside = extrapolating_picks(ranges_of(choice), part.problems, picks)
+    extrapolating = Extrapolating(outside.note, outside.why, travel)
+    return replace(data, extrapolating=extrapolating, export_differs=exports_differ(choice, part))
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:

@@ -18,7 +18,7 @@ from tile_oracle.pages.words import count, percent
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.final import final_measurements
-from tile_oracle.session.models import AUTO, ROOFLINE, ModelChoice, choose_model
+from tile_oracle.session.models import AUTO, ROOFLINE, choose_model
 from tile_oracle.session.session import Session
 from tile_oracle.terminal.progress_line import clock
 
@@ -49,7 +49,7 @@ def choose_first(session: Session, most: int) -> First:
     shuffled. Raises ModelError."""
     plan, kernels, judged, named = session.plan, dict[str, frozenset[str]](), [], dict[str, None]()
     for choices, part in zip(session.pickers, plan.sets, strict=True):
-        tables = [_ranked(session, choice, part) for choice in choices]
+        tables = [choice.picker.rank(part.problems, plan.kernels)[0] for choice in choices]
         judged.append(tables[0])
         orders = [_orders(table) for table in tables]
         names = [choice.name for choice, table in zip(choices, tables, strict=True) if table is not None]
@@ -67,10 +67,6 @@ def choose_first(session: Session, most: int) -> First:
     return First(most, kernels, " and ".join(named), tuple(judged))
 
 
-def _ranked(session: Session, choice: ModelChoice, part: ProblemSet) -> pd.DataFrame | None:
-    return choice.picker.rank(part.problems, session.plan.kernels)[0]
-
-
 def _orders(table: pd.DataFrame | None) -> dict[str, Sequence[str]]:
     return {} if table is None else {one: names for one, names, _ in Ranking.of(table).of_problems()}
 
@@ -80,7 +76,8 @@ def _other_order(session: Session, part: ProblemSet) -> tuple[str, dict[str, Seq
     for name in (AUTO, ROOFLINE):
         try:
             choice = choose_model(replace(session.options, model=name), part, session.target, session.plan)
-            table = _ranked(session, choice, part) if choice.folders else None
+            rank = choice.picker.rank
+            table = rank(part.problems, session.plan.kernels)[0] if choice.folders else None
         except ModelError:
             continue
         if table is not None:
