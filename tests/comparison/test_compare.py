@@ -144,6 +144,7 @@ def test_all_that_changed_is_listed_everywhere() -> None:
             assert name in text.replace("\\", ""), (form, name)
     cell = f'title="{PROBLEMS[0].id}">{PROBLEMS[0].title}<'
     assert cell in comparison_html(found), "sizes are in words, the id is on hover"
+    assert PROBLEMS[0].title in forms["terminal"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tests.pytest_project import CLOCK_THAT_JUMPS
 from tests.warm_python import run_warm
 from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.commands.table import named_command
+from tile_oracle.terminal.documentation import TITLES
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "usage.md"
@@ -176,3 +177,8 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_messages_name_pages_by_their_titles() -> None:
+    for name, title in TITLES.items():
+        assert (ROOT / "docs" / f"{name}.md").read_text().startswith(f"# {title}\n")

@@ -201,6 +201,8 @@ def test_a_line_without_a_kernel_has_a_reason(line: str, reason: str) -> None:
 def test_stream_k_is_not_mistaken_for_the_plain_kernel(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match=r"12 of 12 lines .* stream-K"):
         load_rule_set(write(tmp_path, *UPSTREAM, name="nhwgc_bf16_streamk.conf"))
+    with pytest.raises(RuleError, match="stream-K"):
+        load_rule_set(write(tmp_path, "DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle_Streamk<64, 64, 32>"))
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted(make_r
     assert summary.binaries == 1
     assert (summary.repeated_pairs, summary.disagreeing) == (2, 1)
     assert summary.lines()[:6] == [
-        "5 rows kept of 5: 3 pairs of 1 problems",
+        "5 rows kept of 5: 3 pairs of 1 problem",
         "  2 pairs measured in several runs, all kept; times differ by 0.0 % (median)",
         "  1 of them ok in one run and failed in another: they count as failed",
         "  several devices, all kept:",

@@ -9,10 +9,11 @@ from pathlib import Path
 from tile_oracle.commands.arguments import AS_JSON, argument_table
 from tile_oracle.commands.json_output import STDOUT, put_json, put_text
 from tile_oracle.errors import HarnessError
+from tile_oracle.terminal.documentation import page
 
 FAIL_ON = ("slower", "cannot-tell", "oracle-changed", "pick-changed", "lost", "failing", "gone")
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   tile-oracle runs compare reports/monday reports/tuesday
   tile-oracle runs compare baselines/old.json reports/tuesday --by pick --fail-on slower,failing
@@ -20,8 +21,8 @@ examples:
   tile-oracle runs compare models/old models/new --records measured.parquet --html models.html
 
 Exit status: 0, or 1 if --fail-on names something that was found. With --records, OLD and NEW are pickers
-(docs/pickers.md), judged by the gate's criteria with the old one as the baseline, and the exit status is that
-of a session. docs/compare.md has the outcomes and their statistics.
+({page("pickers")}), judged by the gate's criteria with the old one as the baseline, and the exit status is
+that of a session. {page("compare")} has the outcomes and their statistics.
 """
 
 

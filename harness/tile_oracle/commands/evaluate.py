@@ -26,6 +26,7 @@ from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
+from tile_oracle.terminal.documentation import page
 from tile_oracle.training.extrapolation import extrapolating_picks
 from tile_oracle.training.trained_on import Overlap, overlap
 from tile_oracle.training.training_range import TrainingRange
@@ -45,7 +46,7 @@ problems, and what lies outside of its training.
 
 
 ARGUMENTS = argument_table(f"""
-model MODEL  a model folder, a file of picks, or a picker (docs/pickers.md)
+model MODEL  a model folder, a file of picks, or a picker ({page("pickers")})
 records [RECORDS...]  {RECORDS_HELP}
 --worst N=10  problems to show
 --json [FILE]  all metrics {AS_JSON}

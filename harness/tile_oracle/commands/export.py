@@ -17,6 +17,7 @@ from tile_oracle.model.store import folder_of_model
 from tile_oracle.problem import kind_text
 from tile_oracle.selector.export import export_model, file_stem
 from tile_oracle.selector.parity import MOST_PROBLEMS
+from tile_oracle.terminal.documentation import page
 
 EXAMPLES = f"""\
 examples:
@@ -38,7 +39,7 @@ its README.md explains how to use it.
 
 --check compares every score and pick of the whole pool; the first that differ are named with both values.
 Without problems, up to {MOST_PROBLEMS} of the shipped sets are taken, in the model's data type. The status
-is 0 if all picks and scores are those of the model folder, else 1. docs/selector.md has more.
+is 0 if all picks and scores are those of the model folder, else 1. {page("selector")} has more.
 """
 
 

@@ -10,17 +10,18 @@ import argparse
 
 from tile_oracle.commands.arguments import AS_JSON, argument_table
 from tile_oracle.commands.json_output import STDOUT, put_json, write_text
+from tile_oracle.terminal.documentation import page
 
 PAGE = "history.html"
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   tile-oracle runs history                            reads reports/, writes reports/history.html
   tile-oracle runs history ~/nights/forward           the state folder of `tile-oracle night`
   tile-oracle runs history reports --json             everything as JSON, to the terminal's output
 
 Only complete runs are searched for steps. A step has a 95 % interval of its size, an interval of the time at
-which it began, and a p-value (permutation test); above 0.01 it is open. docs/history.md has the methods.
+which it began, and a p-value (permutation test); above 0.01 it is open. {page("history")} has the methods.
 """
 
 

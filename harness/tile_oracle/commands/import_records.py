@@ -23,9 +23,11 @@ from tile_oracle.operation import operation_names
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
 from tile_oracle.record.schema import op_of
+from tile_oracle.terminal.counts import count
+from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.progress_line import steps
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   tile-oracle runs import benchmark.csv --arch gfx950 -o gfx950.parquet     and gfx950_problems.csv
   tile-oracle runs import a.csv b.json run.log --arch gfx950 -o all.parquet
@@ -35,7 +37,7 @@ A row has a kernel's name (kernel, kernel_name or name), the dimensions of its p
 M N K) and latency_ms (or latency_us, time(ns), ...). All that it states besides must hold: its status,
 device, types, layouts, throughput. Fields that no format knows are listed; another device or a failure
 that they state counts. One call imports one operation, of a file of several that of most rows, or --op.
-Files of other programs are recognized; docs/formats.md lists all formats.
+Files of other programs are recognized; {page("formats")} lists all formats.
 """
 
 
@@ -74,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
     write_records(records, args.out)
     problems = _write_problem_set(records, args.files, args.out)
     print(
-        f"{len(records)} records of {records['problem'].nunique()} problems and "
-        f"{records['kernel'].nunique()} kernels in {args.out}, the problems in {problems}"
+        f"{count(len(records), 'record')} of {count(records['problem'].nunique(), 'problem')} and "
+        f"{count(records['kernel'].nunique(), 'kernel')} in {args.out}, the problems in {problems}"
     )
     print(f"replay them: pytest --oracle={shlex.quote(str(args.out))}")
     return 0

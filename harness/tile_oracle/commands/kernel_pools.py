@@ -24,6 +24,7 @@ from tile_oracle.pool.ck_builder import SUFFIXES
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.terminal.counts import count
+from tile_oracle.terminal.progress_line import steps
 from tile_oracle.terminal.text_table import text_table
 
 
@@ -81,7 +82,7 @@ def find_pools(args: argparse.Namespace) -> Pools:
     # If no kind is covered, the pool of the first one raises the error that names the missing rules.
     pools = (
         KindPool(arch, kind, explain_pool_of_kind(kind, arch, rules.name, where))
-        for arch, kind in covered or wanted[:1]
+        for arch, kind in steps(f"kernels of {rules.name}", covered or wanted[:1])
     )
     return Pools(rules, tuple(pools))
 

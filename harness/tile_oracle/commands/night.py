@@ -29,15 +29,16 @@ from tile_oracle.night.state import NightState, Unfinished
 from tile_oracle.session.option_names import PREFIX
 from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
 from tile_oracle.terminal.counts import count
+from tile_oracle.terminal.documentation import page
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   tile-oracle night --problem-set forward_validation_300 --target gfx950 --state ~/nights/forward \\
       -- --ck-tile ~/composable_kernel --kernel-set profiler --budget 6h
   tile-oracle night --problem-set forward_validation_300 --target gfx950 --state ~/nights/forward \\
       --unfinished anew -- --update-baseline
 
-The exit status is pytest's (docs/gate.md): 0 passed, 1 failed, 10 no baseline, 12 incomplete, 15 device
+The exit status is pytest's ({page("gate")}): 0 passed, 1 failed, 10 no baseline, 12 incomplete, 15 device
 missing. Arguments after -- are passed to pytest unchanged.
 """
 

@@ -30,9 +30,10 @@ from tile_oracle.pool.named_kernels import may_be_listed, named_kernels_json
 from tile_oracle.problem import kind_text
 from tile_oracle.record.dataset import load_records
 from tile_oracle.terminal.counts import count
+from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   tile-oracle pool portfolio reports/my_run                           sets of 4, 8, 16, 32 and 64 kernels
   tile-oracle pool portfolio training.parquet --judge unseen.parquet  and how they do on other problems
@@ -41,7 +42,7 @@ examples:
   pytest --problem-set forward_validation_300 --kernels few.json
 
 Every kind of problem has sets of its own. A problem's efficiency is that of the fastest kernel of the set, as
-a share of the fastest recorded one; a pair that was not measured counts as 0. docs/pool.md has more.
+a share of the fastest recorded one; a pair that was not measured counts as 0. {page("pool")} has more.
 """
 
 _SIZES = "4,8,16,32,64"

@@ -23,6 +23,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
+from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.recipe import RECIPES, SUITED
@@ -48,7 +49,7 @@ examples:
                                          grows a shipped model by measurements of another compiler or device
   pytest --problem-set forward_smoke --target replay --model mine                 gates it
 
-Recipes that read metrics of binaries store them in the folder: see docs/heuristic.md.
+Recipes that read metrics of binaries store them in the folder: see {page("heuristic")}.
 """
 
 

@@ -31,6 +31,7 @@ from tile_oracle.foreign import (
 from tile_oracle.foreign.contract import FIELDS, KERNEL_COLUMNS, Field
 from tile_oracle.foreign.entry import KERNEL_WORDS, Entry
 from tile_oracle.foreign.list_file import ListFile
+from tile_oracle.terminal.documentation import page
 
 IMPORT, PROBLEMS, KERNELS, MODEL = "tile-oracle runs import", "--problem-set", "--kernel-set", "--model"
 """The commands and options that read files."""
@@ -151,7 +152,7 @@ FORMATS: tuple[Format, ...] = (
     Format("a heuristic of Helion or Inductor", lambda head: _HEURISTIC.search(head.begin) is not None,
            why="it is code, which a picker of your own can call"),
     Format("a list of tile_engine's problems", _ending(".py"),
-           why="it is code; print its problems as a CSV table (docs/problem_lists.md)"),
+           why=f"it is code; print its problems as a CSV table ({page('problem_lists')})"),
     Format("a CK Builder config file", _ending(".conf"), (KERNELS,)),
     Format("a model of tilewright", _ending(".tilewright.bin"), why="it ranks hipBLASLt's solutions alone"),
     Format("a TunaNet model of MIOpen", _ending(".tn.model"),
@@ -215,7 +216,7 @@ FORMATS: tuple[Format, ...] = (
            (PROBLEMS, MODEL), entries=origami.ranking_entries, fields=origami.FIELDS),
     Format("a table of vLLM's or SGLang's fused experts",
            lambda head: _EXPERTS_FILE.match(head.path.name) is not None,
-           why="--model vllm and --model sglang take its folder (docs/fused_moe.md)"),
+           why=f"--model vllm and --model sglang take its folder ({page('fused_moe')})"),
     Format("a sweep of tile_engine's attention", _keys("trait_config", "mask"),
            why="Composable Kernel's own generator makes its kernels; runs import takes its results"),
     Format("a list or a rule set of kernels", lambda head: any(map(head.has, _OF_KERNELS)), (KERNELS,)),

@@ -112,7 +112,9 @@ class Table:
         if not self.rows:
             return []
         head = [column.heading for column in self.columns]
-        body = [[words.one_line(cell.text, words.LONGEST) for cell in row] for row in self.rows[:most]]
+        shown, titles = self.rows[:most], self.titles
+        told = [[titles.get(str(cell.text), cell.text) for cell in row] for row in shown]
+        body = [[words.one_line(one, words.LONGEST) for one in row] for row in told]
         right = [place for place, column in enumerate(self.columns) if column.css == "num"]
         more = [f"and {len(self.rows) - most:,} more"] if len(self.rows) > most else []
         return [*text_table([head, *body], right_aligned=right), *more]

@@ -193,6 +193,8 @@ def read_line(place: str, text: str, path: Path, more: Mapping[str, Sequence[For
             raise UnreadableLineError(f"{what}: no operation here has such kernels")
         raise UnreadableLineError("not of the form Class<number, ...>")
     name = match[1]
+    if "streamk" in f"{name} {path.name}".lower():
+        raise UnreadableLineError("stream-K: kernels here do not share tiles among workgroups")
     if name == _EXPLICIT:
         return _line_of(place, name, _explicit_values(match[2]), path)
     values = [_LABEL.sub("", value, count=1) for value in _split(match[2])]
@@ -256,8 +258,6 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
     direction = next((ours for theirs, ours in _DIRECTIONS if theirs in name), None)
     if direction is None:
         raise UnreadableLineError(f"{name} has no direction in its name")
-    if "streamk" in re.split(r"[^a-z0-9]+", path.name.lower()):
-        raise UnreadableLineError("stream-K: kernels here do not share tiles among workgroups")
     given = next((v for k, v in value.items() if k.endswith("Specialization")), "Default")
     if given not in _SPECIALIZATIONS:
         raise UnreadableLineError(f"specialization {given[:40]} is not one of {', '.join(_SPECIALIZATIONS)}")

@@ -27,6 +27,7 @@ from tile_oracle.errors import RecordError
 from tile_oracle.record.dataset_file import content_keys, in_order
 from tile_oracle.record.final import check_caches
 from tile_oracle.record.schema import arrow_schema, columns, op_of
+from tile_oracle.terminal.counts import count
 
 _OF_RUN = ["run", "problem", "kernel", "round"]
 _MEASUREMENT = [*_OF_RUN, "time"]
@@ -72,7 +73,8 @@ class MergeSummary:
     def lines(self) -> list[str]:
         """Returns the summary, as text for the user."""
         lines = [
-            f"{self.kept:,} rows kept of {self.read:,}: {self.pairs:,} pairs of {self.problems:,} problems"
+            f"{count(self.kept, 'row')} kept of {self.read:,}: {count(self.pairs, 'pair')} of "
+            f"{count(self.problems, 'problem')}"
         ]
         for number, what in (
             (self.equal, "given more than once"),
@@ -81,10 +83,10 @@ class MergeSummary:
             (self.renamed, "of a run that shares its name with another: it is now called NAME~2"),
         ):
             if number:
-                lines.append(f"  {number:,} rows {what}")
+                lines.append(f"  {count(number, 'row')} {what}")
         if self.repeated_pairs:
             spread = "" if self.spread is None else f"; times differ by {100 * self.spread:.1f} % (median)"
-            lines.append(f"  {self.repeated_pairs:,} pairs measured in several runs, all kept{spread}")
+            lines.append(f"  {count(self.repeated_pairs, 'pair')} measured in several runs, all kept{spread}")
         if self.disagreeing:
             lines.append(
                 f"  {self.disagreeing:,} of them ok in one run and failed in another: they count as failed"

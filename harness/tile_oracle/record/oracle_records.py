@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tile_oracle.errors import RecordError
+from tile_oracle.terminal.counts import count
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class OracleSummary:
     def lines(self) -> list[str]:
         """Returns the summary, as text for the user."""
         lines = [
-            f"{self.rows:,} records of {self.pairs:,} pairs of {self.problems:,} problems on "
-            f"{self.device or 'an unnamed device'}"
+            f"{count(self.rows, 'record')} of {count(self.pairs, 'pair')} of "
+            f"{count(self.problems, 'problem')} on {self.device or 'an unnamed device'}"
         ]
         for number, what in (
             (self.other_devices, "of other devices"),
@@ -35,7 +36,7 @@ class OracleSummary:
             (self.older_binaries, "of a kernel's older binaries (its source, flags or toolchain changed)"),
         ):
             if number:
-                lines.append(f"  left out: {number:,} rows {what}")
+                lines.append(f"  left out: {count(number, 'row')} {what}")
         return lines
 
 

@@ -11,6 +11,7 @@ from tile_oracle.report.next_steps import Step, next_steps
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.conclusion import Conclusion
 from tile_oracle.session.outcome import MEANINGS, Outcome, most_severe
+from tile_oracle.terminal.documentation import page
 
 
 def closing_lines(conclusion: Conclusion, allowed: frozenset[Outcome]) -> list[str]:
@@ -50,9 +51,7 @@ def status_line(outcomes: Iterable[Outcome], status: int) -> str:
     found = most_severe(outcomes)
     if found <= Outcome.FAILED or status != found:
         return ""
-    return (
-        f"exit status {status}: {found.words}, which is not a pass (docs/gate.md, Outcomes and exit statuses)"
-    )
+    return f"exit status {status}: {found.words}, which is not a pass ({page('gate')})"
 
 
 def _meaning(outcome: Outcome) -> Callable[[ReportData], str]:
