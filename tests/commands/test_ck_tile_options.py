@@ -26,7 +26,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No ROCm, and no stored headers for the wheel."""
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TILE_ORACLE_HIP_HEADERS", raising=False)
-    monkeypatch.setattr(doctor, "rocm_folders", lambda: (tmp_path / "rocm",))
+    monkeypatch.setattr(doctor.gpu_toolchain, "rocm_folders", lambda: (tmp_path / "rocm",))
     monkeypatch.setattr("tile_oracle.compiling.ck_tile.toolchain._hipcc", lambda: None)
 
 

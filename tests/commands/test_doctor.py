@@ -67,7 +67,7 @@ def test_a_gpu_without_a_compiler_runs_prebuilt_kernels(
     def none(*_: object) -> None:
         raise BuildError("no compiler was found: get one")
 
-    monkeypatch.setattr(doctor, "find_gpu_toolchain", none)
+    monkeypatch.setattr(doctor.gpu_toolchain, "find_gpu_toolchain", none)
     monkeypatch.setattr(doctor, "nvidia_presence", lambda: Presence(True, "all is there", 1))
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
@@ -96,7 +96,7 @@ def test_a_machine_that_can_run_nothing_fails(
         raise BuildError("no compiler was found: get one")
 
     monkeypatch.setattr(doctor, "find_toolchain", none)
-    monkeypatch.setattr(doctor, "find_gpu_toolchain", none)
+    monkeypatch.setattr(doctor.gpu_toolchain, "find_gpu_toolchain", none)
     monkeypatch.setattr(doctor, "amd_presence", lambda: Presence(True, "all is there", 1))
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().out

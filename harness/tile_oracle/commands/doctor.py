@@ -15,18 +15,13 @@ from pathlib import Path
 
 from tile_oracle.commands.arguments import BUILD_DIR, ONLY_JSON, argument_table
 from tile_oracle.commands.json_output import print_json
+from tile_oracle.compiling import gpu_toolchain
 from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
 from tile_oracle.compiling.ck_tile.source import source_for
 from tile_oracle.compiling.ck_tile.toolchain import find_ck_tile_toolchain
 from tile_oracle.compiling.cuda_programs import find_cuda_program
-from tile_oracle.compiling.gpu_toolchain import (
-    find_gpu_toolchain,
-    find_ptxas,
-    gpu_toolchain_names,
-    rocm_folders,
-)
 from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
 from tile_oracle.compiling.toolchain import find_toolchain
 from tile_oracle.errors import GateError, HarnessError, KernelError, ModelError
@@ -38,16 +33,8 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
 from tile_oracle.measure.containment import containment_for
+from tile_oracle.model import store
 from tile_oracle.model.model_folder import read_spec
-from tile_oracle.model.store import (
-    SPEC_FILE,
-    baseline_files,
-    is_model_folder,
-    kernels_trained_on,
-    model_folders,
-    read_manifest,
-    shipped_models,
-)
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.targets.device_state import why_not_readable
@@ -168,10 +155,10 @@ def run(args: argparse.Namespace) -> int:
 def _seal(folders: Sequence[Path]) -> int:
     """Seals the folders and says how many files each has. Raises HarnessError."""
     for folder in folders:
-        if not is_model_folder(folder):
-            raise ModelError(f"{folder} is not a model folder: it has no {SPEC_FILE}")
+        if not store.is_model_folder(folder):
+            raise ModelError(f"{folder} is not a model folder: it has no {store.SPEC_FILE}")
         files = seal_folder(folder, ModelError)
-        baselines = baseline_files(folder)
+        baselines = store.baseline_files(folder)
         for baseline in baselines:
             seal_baseline(baseline, GateError)
         print(f"{folder}: {files} files and {len(baselines)} baselines sealed")
@@ -208,7 +195,7 @@ def _amd_shown(found: Presence) -> tuple[str, ...]:
 def _ck_tile_folders(given: Path | None) -> list[Path]:
     if given is not None:
         return [given.absolute()]
-    return [f for f in rocm_folders() if (f / "include" / "ck_tile" / "core.hpp").is_file()][:1]
+    return [f for f in gpu_toolchain.rocm_folders() if (f / "include" / "ck_tile" / "core.hpp").is_file()][:1]
 
 
 def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
@@ -264,8 +251,8 @@ def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
     counted = f"; {count(devices, 'device')}" if devices else ""
     yield Finding(GOOD if presence.usable else BAD, DEVICE, f"{presence.why}{counted}")
     compiler, *others = (
-        _tried(name, lambda name=name: find_gpu_toolchain(name, arch).identity)  # type: ignore[misc]
-        for name in ("auto", *gpu_toolchain_names(GPU_MACHINES[arch])[1:])
+        _tried(name, lambda name=name: gpu_toolchain.find_gpu_toolchain(name, arch).identity)  # type: ignore[misc]
+        for name in ("auto", *gpu_toolchain.gpu_toolchain_names(GPU_MACHINES[arch])[1:])
     )
     yield replace(compiler, what="compiler")
     if arch in AMD_ARCHS and compiler.state == GOOD and _loses_waits(compiler.text):
@@ -303,10 +290,10 @@ _NO_PTXAS = (
 
 def _cuda_programs() -> Iterator[Finding]:
     """Yields what ptxas is good for, and why an installed nvcc cannot be used."""
-    path = find_ptxas()
+    path = gpu_toolchain.find_ptxas()
     yield Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built" if path else _NO_PTXAS)
     if find_cuda_program("nvcc") is not None:
-        nvcc = _tried("nvcc", lambda: find_gpu_toolchain("nvcc", "sm_90"))
+        nvcc = _tried("nvcc", lambda: gpu_toolchain.find_gpu_toolchain("nvcc", "sm_90"))
         yield from [replace(nvcc, state=NOTE)] if nvcc.state == BAD else []
 
 
@@ -338,18 +325,18 @@ def _namespaces(wanted: bool, around: frozenset[str]) -> Finding:
 
 def examine_models() -> tuple[Finding, ...]:
     """Returns the model folders that sessions and picks consider: those in models/, then the shipped ones."""
-    places = (Path("models"), shipped_models())
-    folders = (folder.resolve() for place in places for folder in model_folders(place))
+    places = (Path("models"), store.shipped_models())
+    folders = (folder.resolve() for place in places for folder in store.model_folders(place))
     return tuple(map(_model, dict.fromkeys(folders)))
 
 
 def _model(folder: Path) -> Finding:
-    whose = "shipped" if folder.parent == shipped_models().resolve() else f"your own, {folder}"
+    whose = "shipped" if folder.parent == store.shipped_models().resolve() else f"your own, {folder}"
     try:
-        spec, manifest = read_spec(folder), read_manifest(folder)
+        spec, manifest = read_spec(folder), store.read_manifest(folder)
     except HarnessError as error:
         return Finding(BAD, folder.name, f"{whose}; no session can use models until it is mended: {error}")
-    count = len(kernels_trained_on(folder))
+    count = len(store.kernels_trained_on(folder))
     kind = " ".join(
         filter(None, (op_of_model(spec.op_type), spec.direction, spec.dtype, "/".join(spec.layouts)))
     )

@@ -168,9 +168,8 @@ def explain_refusals(pools: Pools, first: int = 20) -> list[str]:
     accepted = sum(len(kind.pool.accepted) + len(kind.pool.filtered_out) for kind in kinds)
     refused = [one for kind in kinds for one in kind.pool.refused]
     archs = ", ".join(dict.fromkeys(kind.arch for kind in kinds))
-    problems = f"{len(kinds)} kind{'s' * (len(kinds) > 1)} of problem"
     lines = [
-        f"kernel set {rule_set.name} on {archs}, {problems}: "
+        f"kernel set {rule_set.name} on {archs}, {count(len(kinds), 'kind')} of problem: "
         f"{accepted + len(refused):,} proposed, {accepted:,} allowed, {len(refused):,} refused"
     ]
     if rule_set.left_out:
@@ -214,7 +213,7 @@ def pools_document(pools: Pools, args: argparse.Namespace) -> dict[str, object]:
                 "filtered_out": len(kind.pool.filtered_out),
                 "refused": len(kind.pool.refused),
                 **({"names": [kernel.name for kernel in kind.pool.accepted]} if args.list else {}),
-                **({"refusals": list(map(_refusal, kind.pool.refused))} if args.refused else {}),
+                **({"refusals": [_refusal(one) for one in kind.pool.refused]} if args.refused else {}),
             }
             for kind in pools.kinds
         ],

@@ -99,32 +99,22 @@ def _as_text(
 ) -> str:
     model = f" by {candidates.model} ({candidates.engine})" if candidates.rank is not None else ""
     loading = f", after loading for {_duration(load_s)}" if load_s > 1e-3 else ""
+    notes = outside_note(problem, candidates)
+    if picks and (reason := candidates.kernel_outside(picks[0].kernel)):
+        notes.append(f"extrapolates: {reason}")
     lines = [f"{problem.id}: {len(candidates.kernels)} candidates{model}, {_duration(pick_s)}{loading}"]
-    lines += [
-        f"  {note}" for note in (*outside_note(problem, candidates), *_kernels_outside(picks, candidates))
-    ]
+    lines += [f"  {note}" for note in notes]
     for place, pick in enumerate(picks, 1):
-        lines.append(f"{place:>4}  {_tflops(pick):>22}  {pick.kernel.name}")
+        known = pick.predicted_tflops
+        tflops = "" if known is None else f"{known:.4g} predicted TFLOPS"
+        lines.append(f"{place:>4}  {tflops:>22}  {pick.kernel.name}")
     return "\n".join(lines)
 
 
-def _kernels_outside(picks: list[Pick], candidates: Candidates) -> list[str]:
-    """Returns a line when the first pick is a kernel that the model was not trained on."""
-    if not picks:
-        return []
-    reason = candidates.kernel_outside(picks[0].kernel)
-    return [f"extrapolates: {reason}"] if reason else []
-
-
-def _tflops(pick: Pick) -> str:
-    return "" if pick.predicted_tflops is None else f"{pick.predicted_tflops:.4g} predicted TFLOPS"
-
-
 def _duration(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1 or unit == "us":
-            return f"{seconds * scale:.3g} {unit}"
-    return ""
+    units = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
+    unit, scale = next((one for one in units if seconds * one[1] >= 1), units[-1])
+    return f"{seconds * scale:.3g} {unit}"
 
 
 def _as_json(

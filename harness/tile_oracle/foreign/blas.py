@@ -29,14 +29,7 @@ from tile_oracle.foreign.contract import MORE, UNUSED, Field, is_false, number_o
 from tile_oracle.foreign.dialect import GEMM_FIELDS
 from tile_oracle.foreign.entry import Entry, kernel_of
 from tile_oracle.foreign.fused import batch_of
-from tile_oracle.operations.gemm.blas_call import (
-    READ,
-    SIZES,
-    gemm_of,
-    members_of,
-    not_dense,
-    why_no_gemm,
-)
+from tile_oracle.operations.gemm import blas_call
 
 _NUMBERED = re.compile(r"\s*\[\d+\]:")
 _SPEEDS = {"hipblaslt-Gflops": "hipblaslt", "rocblas-Gflops": "rocblas"}
@@ -45,7 +38,8 @@ _WINNER = "Winner:"
 _FP8 = ("f8_r", "f8_fnuz_r", "f8_ocp_r")
 """Their results are of another type."""
 _READ = frozenset(
-    {*READ.values(), *SIZES, "splitK", "wgm", "us", "hot_iters", "rotating_buffer", "d_type", "atol", "rtol"}
+    {*blas_call.READ.values(), *blas_call.SIZES, "splitK", "wgm", "us", "hot_iters", "rotating_buffer"}
+    | {"d_type", "atol", "rtol"}
     | {f"{library}-{what}" for library in _SPEEDS.values() for what in ("Gflops", "GB/s")}
 )
 """Members that name the pair, or become figures and status."""
@@ -93,7 +87,7 @@ def has_results(text: str) -> bool:
 
 def has_calls(text: str) -> bool:
     """Returns whether the beginning of a text has a call of these libraries."""
-    return any(members_of(line) is not None for line in text.splitlines())
+    return any(blas_call.members_of(line) is not None for line in text.splitlines())
 
 
 def blas_entries(lines: Iterable[str]) -> Iterator[Entry]:
@@ -108,15 +102,15 @@ def blas_entries(lines: Iterable[str]) -> Iterator[Entry]:
 def of_call(members: Mapping[str, str], source: str) -> Entry:
     """Returns the entry of a call."""
     text = " ".join(f"{name}: {value}" for name, value in members.items())
-    if why := why_no_gemm(members):
+    if why := blas_call.why_no_gemm(members):
         return Entry(why=why, text=text)
     try:
-        problem, why = batch_of(gemm_of(members), members.get("batch_count", "1"))
+        problem, why = batch_of(blas_call.gemm_of(members), members.get("batch_count", "1"))
     except ProblemError as error:
         return Entry(why=str(error)[:300], damaged=True, text=text)
     if problem is None:
         return Entry(why=why, text=text)
-    return Entry(problem, more=tuple(not_dense(members)), source=source, text=text)
+    return Entry(problem, more=tuple(blas_call.not_dense(members)), source=source, text=text)
 
 
 def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:
@@ -138,13 +132,16 @@ def _results(lines: Iterable[str]) -> Iterator[tuple[int, _Result]]:
                 yield at, result
             library, names = header[0], header[1].split(",")
             values = (value.strip().strip('"') for value in line.split(","))
-            members = {**called, **dict(zip((READ.get(name, name) for name in names), values, strict=True))}
+            members = {
+                **called,
+                **dict(zip((blas_call.READ.get(name, name) for name in names), values, strict=True)),
+            }
             index = {"index": members["solution_index"]} if "solution_index" in names else {}
             result = None if again else _Result(library, members, line.strip(), index)
             again, alone, at = False, False, number
         elif line.strip() == _WINNER:
             again = True
-        elif (command := members_of(line)) is not None:
+        elif (command := blas_call.members_of(line)) is not None:
             if result is not None:
                 yield at, result
             elif alone:
@@ -167,7 +164,7 @@ def of_result(library: str, members: Mapping[str, str], line: str, solution: Map
     """Returns the entry of one result. solution: the index of the library's solution, and its name, where
     they are known besides what the members say."""
     typed = "precision" in members or "a_type" in members or members.get("function") in ("hgemm", "sgemm")
-    if not typed and not why_no_gemm(members):
+    if not typed and not blas_call.why_no_gemm(members):
         return Entry(why="no data type: print it by --log_datatype", text=line)
     one = of_call(members, "")
     if one.problem is None:

@@ -37,10 +37,6 @@ from tile_oracle.problem.dtype_words import dtype_named
 CONTRADICTS = "contradicts the kernel or dense matrices"
 
 
-def _as_named(kernel: Kernel) -> Kernel:
-    return kernel
-
-
 def _padded_mem(kernel: Any) -> Kernel:
     """CK Tile's GEMMs with the pipeline mem pad all three axes, but benchmark programs name them without."""
     is_mem = getattr(kernel, "pipeline", "") == "mem"
@@ -56,7 +52,7 @@ class Dialect:
 
     op: str
     own: Mapping[str, Field] = field(default_factory=dict)
-    meant: Callable[[Any], Kernel] = _as_named
+    meant: Callable[[Any], Kernel] = lambda kernel: kernel
     needed: tuple[str, ...] = ()
 
     @cached_property
@@ -110,6 +106,10 @@ def _of_problem(holds: Callable[[str, Any], bool]) -> Field:
     return Field(holds=holds, of="problem", why=CONTRADICTS)
 
 
+def _number(name: str) -> Field:
+    return _of_problem(lambda text, one: text.removesuffix(".0") == str(getattr(one, name)))
+
+
 def _only(holds: Callable[[str, Any], bool]) -> Field:
     return Field(holds=holds, why=ANOTHER)
 
@@ -125,28 +125,23 @@ _OF_KERNEL = {
 } | {f"pad_{axis}": UNUSED for axis in "mnk"}
 """A kernel's fields, which repeat its name. Paddings are as `meant`."""
 
+_DTYPES = ("dtype", "datatype", "data_type", "precision", "in_dtype")
+_BATCHES = ("b", "batch", "batch_count", "batch_size", "num_batches")
 _CHANNELS_LAST = one_of("nhwgc", "ndhwgc", "nhwc", "ndhwc", "nhwgc_gkyxc_nhwgk", "channels_last")
 
 CONVOLUTIONS = Dialect(
     GroupedConvProblem.op,
     own={
         **_OF_KERNEL,
-        **dict.fromkeys(
-            ("dtype", "datatype", "data_type", "precision", "in_dtype", "wei_dtype"), _of_problem(same_dtype)
-        ),
-        **dict.fromkeys(("out_dtype",), _of_problem(same_dtype)),
+        **dict.fromkeys((*_DTYPES, "wei_dtype", "out_dtype"), _of_problem(same_dtype)),
         **dict.fromkeys(("direction", "variant"), _of_problem(lambda text, one: text == one.direction)),
-        **dict.fromkeys(
-            ("ndim", "ndim_spatial"), _of_problem(lambda text, one: text.removesuffix(".0") == str(one.ndim))
-        ),
+        **dict.fromkeys(("ndim", "ndim_spatial"), _number("ndim")),
         **dict.fromkeys(("layout", "in_layout", "out_layout", "memory_format"), _of_problem(_CHANNELS_LAST)),
         **dict.fromkeys(("op", "op_type", "operation"), _only(one_of("grouped_conv", "convolution"))),
         **dict.fromkeys(("split_k", "splitk", "k_batch"), _only(one_of("1"))),
         **dict.fromkeys(("alpha", "scale", "scale_a", "scale_b"), _no_more(one_of("1", *NOTHING))),
         **dict.fromkeys(("beta", "bias", "activation", "epilogue_op"), _no_more(is_false)),
-        **dict.fromkeys(
-            ("batch", "batch_size"), _of_problem(lambda text, one: text.removesuffix(".0") == str(one.N))
-        ),
+        **dict.fromkeys(("batch", "batch_size"), _number("N")),
     },
 )  # fmt: skip
 
@@ -156,6 +151,10 @@ _LAYOUT_LETTERS = {"rowmajor": "r", "columnmajor": "c", "colmajor": "c", "r": "r
 def _dtype(place: int) -> Field:
     name = "result_dtype" if place == 2 else "dtype"
     return _of_problem(lambda text, one: dtype_named(text) == getattr(one, name, one.dtype))
+
+
+def _is_fp32(text: str, _: Any) -> bool:
+    return dtype_named(text) == "fp32"
 
 
 def _layout(place: int) -> Field:
@@ -182,21 +181,13 @@ GEMM_FIELDS: Mapping[str, Field] = MappingProxyType(
             for name, make in (("dtype", _dtype), ("layout", _layout), ("stride", _stride))
         },
         **{f"{operand}_type": _dtype(place) for place, operand in enumerate("abc")},
-        **dict.fromkeys(
-            ("dtype", "datatype", "data_type", "precision", "q_dtype_a", "q_dtype_w", "in_dtype"),
-            _of_problem(same_dtype),
-        ),
+        **dict.fromkeys((*_DTYPES, "q_dtype_a", "q_dtype_w"), _of_problem(same_dtype)),
         **dict.fromkeys(("out_dtype", "outdtype", "d_type", "dtype_d", "dtype_out"), _dtype(2)),
-        **dict.fromkeys(
-            ("dtype_acc", "acc_type", "acc_dtype"), _of_problem(lambda text, _: dtype_named(text) == "fp32")
-        ),
+        **dict.fromkeys(("dtype_acc", "acc_type", "acc_dtype"), _of_problem(_is_fp32)),
         "layout": _of_problem(lambda text, one: text == one.layout),
         **dict.fromkeys(("op", "op_type", "operation"), _only(one_of("gemm", "gemm_universal"))),
         **dict.fromkeys(("splitk", "k_batch", "ksplit"), Field("split_k")),
-        **dict.fromkeys(
-            ("b", "batch", "batch_count", "batch_size", "num_batches", "groups", "group_count", "num_groups"),
-            _only(one_of("1")),
-        ),
+        **dict.fromkeys((*_BATCHES, "groups", "group_count", "num_groups"), _only(one_of("1"))),
         "alpha": _no_more(one_of("1")),
         "structured_sparsity": _of_problem(is_false),
         "grouped_gemm": _only(is_false),
@@ -209,15 +200,10 @@ GEMM_FIELDS: Mapping[str, Field] = MappingProxyType(
 )  # fmt: skip
 """What a GEMM's row may state besides sizes and figures."""
 
-GEMMS = Dialect(
-    GemmProblem.op,
-    own={**_OF_KERNEL, **GEMM_FIELDS},
-    meant=_padded_mem,
-)
+GEMMS = Dialect(GemmProblem.op, {**_OF_KERNEL, **GEMM_FIELDS}, _padded_mem)
 
 
 _BEGINNING = 1 << 20
-_BATCHES = ("b", "batch", "batch_count", "batch_size", "num_batches")
 FUSED = Dialect(
     FusedGemmProblem.op,
     own={

@@ -31,7 +31,6 @@ from tile_oracle.foreign import (
 from tile_oracle.foreign.contract import FIELDS, KERNEL_COLUMNS, Field
 from tile_oracle.foreign.entry import KERNEL_WORDS, Entry
 from tile_oracle.foreign.list_file import ListFile
-from tile_oracle.terminal.documentation import page
 
 IMPORT, PROBLEMS, KERNELS, MODEL = "tile-oracle runs import", "--problem-set", "--kernel-set", "--model"
 """The commands and options that read files."""
@@ -140,7 +139,7 @@ _EXPERTS_FILE = re.compile(r"E=\d+,N=\d+,device_name=")
 _HEURISTIC = re.compile(
     r"^(?:def (?:autotune|select_config)_\w+\(|class \w+\(LearnedHeuristic)", re.MULTILINE
 )
-_OF_KERNELS = ("instances", "trait_config", "tile_config", "tile_lists", "kernels", "blocks", "tiles")
+_OF_KERNELS = ("instances", "tile_config", "tile_lists", "kernels", "blocks", "tiles")
 _SIZES = ({"m", "n", "k"}, {"n", "c", "k", "hi"})
 _TIMES = {name for name, one in FIELDS.items() if one.fills in ("latency", "latency_ms")}
 _BOTH = (IMPORT, PROBLEMS)
@@ -152,7 +151,7 @@ FORMATS: tuple[Format, ...] = (
     Format("a heuristic of Helion or Inductor", lambda head: _HEURISTIC.search(head.begin) is not None,
            why="it is code, which a picker of your own can call"),
     Format("a list of tile_engine's problems", _ending(".py"),
-           why=f"it is code; print its problems as a CSV table ({page('problem_lists')})"),
+           why="it is code; print its problems as a CSV table"),
     Format("a CK Builder config file", _ending(".conf"), (KERNELS,)),
     Format("a model of tilewright", _ending(".tilewright.bin"), why="it ranks hipBLASLt's solutions alone"),
     Format("a TunaNet model of MIOpen", _ending(".tn.model"),
@@ -216,9 +215,12 @@ FORMATS: tuple[Format, ...] = (
            (PROBLEMS, MODEL), entries=origami.ranking_entries, fields=origami.FIELDS),
     Format("a table of vLLM's or SGLang's fused experts",
            lambda head: _EXPERTS_FILE.match(head.path.name) is not None,
-           why=f"--model vllm and --model sglang take its folder ({page('fused_moe')})"),
+           why="--model vllm and --model sglang take its folder"),
     Format("a sweep of tile_engine's attention", _keys("trait_config", "mask"),
            why="Composable Kernel's own generator makes its kernels; runs import takes its results"),
+    Format("a dispatcher's list of traits",
+           lambda head: head.has("trait_config") and not any(map(head.has, _OF_KERNELS)),
+           why="it names no kernels: --kernel-filter narrows a kernel set"),
     Format("a list or a rule set of kernels", lambda head: any(map(head.has, _OF_KERNELS)), (KERNELS,)),
     Format("a model's feature specification", _keys("feature_names"),
            why="it is a part of a model: --model takes the folder with all parts"),

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 
 TITLES: Mapping[str, str] = {
     "compare": "Comparing two runs",
-    "fleet": "Many devices",
     "formats": "Files of other programs",
-    "fused_moe": "Products of experts",
     "gate": "The gate",
     "heuristic": "Training and judging models",
     "history": "Runs over time",
     "pickers": "Pickers side by side",
     "pool": "Registers, LDS and occupancy of the pool",
-    "problem_lists": "Problem lists",
     "selector": "Picks in microseconds",
 }
 """Name of a page's file in docs/ -> its title."""
