@@ -20,8 +20,7 @@ from tile_oracle.version import __version__
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tile_oracle.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=LONGEST_S)
+    return run_python("-m", "tile_oracle.cli", *arguments, cwd=cwd)
 
 
 def test_help_shows_every_command_in_a_line() -> None:
@@ -54,9 +53,7 @@ def test_scripts_may_use_the_earlier_names() -> None:
 
 @pytest.mark.parametrize("module", ["tile_oracle", "tile_oracle.cli"])
 def test_version(module: str) -> None:
-    command = [sys.executable, "-m", module, "--version"]
-    done = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert done.stdout == f"tile-oracle {__version__}\n"
+    assert run_python("-m", module, "--version").stdout == f"tile-oracle {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -70,11 +67,7 @@ def test_python_without_docstrings_is_refused_in_one_line(
     command: list[str], status: int, begin: str, tmp_path: Path
 ) -> None:
     """LightGBM cannot be imported then: its own traceback names no variable."""
-    words = [sys.executable, "-m", *command]
-    environment = {**os.environ, "PYTHONOPTIMIZE": "2"}
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=120
-    )
+    done = run_python("-m", *command, cwd=tmp_path, env={**os.environ, "PYTHONOPTIMIZE": "2"})
     assert done.returncode == status
     assert done.stderr.strip().startswith(f"{begin}PYTHONOPTIMIZE=2 (or python -OO) removes docstrings")
     assert len(done.stderr.strip().splitlines()) == 1

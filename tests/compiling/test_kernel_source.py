@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests.processes import run_python
 from tile_oracle.compiling.source_providers import find_source_provider, open_kernel_source
 from tile_oracle.errors import BuildError
 
@@ -99,18 +99,11 @@ def test_a_session_measures_kernels_of_an_installed_source(installed: Path, tmp_
     (tmp_path / "mine.csv").write_text("dtype,N,C,K,Hi,Wi,Y,X,pad_h,pad_w\nfp32,1,8,12,7,6,3,3,1,1\n")
     (tmp_path / "conftest.py").write_text(DEVICE_MODULES)
     command = [
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--problem-set=mine.csv"),
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--problem-set=mine.csv"),
         *("--kernel-set=tiny", "--target=cpu", "--kernels=loops=plain", "--toolchain=ziglang"),
         *("--model=none", "--run-name=run", f"--build-dir={tmp_path / 'cache'}", "--samples=5"),
     ]
-    ran = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_python(*command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)})
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "device modules: []" in ran.stdout  # the parent has measured, and imported none of them
     rows = pd.read_parquet(tmp_path / "reports" / "run" / "measurements")

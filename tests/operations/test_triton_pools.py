@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from tile_oracle.compiling.triton.child_process import triton_folder
-from tile_oracle.compiling.triton.kernel_source import open_triton
+from tile_oracle.compiling.triton.kernel_source import TritonSource, open_triton
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.operation import Kind, operation_named
 
@@ -24,6 +26,11 @@ MX_FUNCTIONS, MX_SIZE = {"mx_tiles", "mx_split_k"}, 20
 """Of scaled products with MX scales, which sm_90 has none of."""
 
 
+@cache
+def shipped(arch: str) -> TritonSource:
+    return open_triton(arch, "")
+
+
 def is_mx(kind: Kind) -> bool:
     return kind.words.get("scale") == "mx"
 
@@ -37,7 +44,7 @@ def lacks_one(kind: Kind) -> bool:
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_every_kind_has_a_pool(op: str, arch: str) -> None:
-    source = open_triton(arch, "")
+    source = shipped(arch)
     kinds = [kind for kind in source.kinds if kind.op == op]
     all_kinds = operation_named(op).kinds({})
     assert set(kinds) == {kind for kind in all_kinds if arch == "gfx950" or not is_mx(kind)}

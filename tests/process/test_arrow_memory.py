@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.processes import run_python
 
 PROGRAM = """
 import os
@@ -20,8 +20,7 @@ print(pyarrow.default_memory_pool().backend_name, os.environ.get("ARROW_DEFAULT_
 
 def printed(before: str = "", **environment: str) -> str:
     own = {k: v for k, v in os.environ.items() if not k.startswith("ARROW_")} | environment
-    command = [sys.executable, "-c", PROGRAM.format(before=before)]
-    return subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout.strip()
+    return str(run_python("-c", PROGRAM.format(before=before), env=own, check=True).stdout).strip()
 
 
 def test_arrow_allocates_by_malloc_and_no_child_process_inherits_that() -> None:
@@ -50,6 +49,5 @@ words = ["--problem-set=forward_smoke", "--kernel-set=tiny", "--target=cpu", "--
 pytest.main([*words, "-p", "no:cacheprovider"], plugins=[Watch()])
 """
     own = {k: v for k, v in os.environ.items() if not k.startswith(("ARROW_", "PYTEST_"))}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    done = run_python("-c", program, env=own)
     assert "POOL system" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]

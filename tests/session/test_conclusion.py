@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.processes import run_python
 from tests.pytest_project import PROBLEMS, QUICK, TWO_KERNELS, Finished, Project
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
 from tile_oracle.record.dataset import load_records
@@ -109,8 +108,8 @@ def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
     measured = ("--problem-set", "four.csv", *QUICK, "--model", "auto")
     assert project.pytest(*measured, "--allow=no-baseline").status == 0
     (run,) = (project.folder / "reports").iterdir()
-    train = [sys.executable, "-m", "tile_oracle.cli", "train", str(run), "-o", "models/mine", "--arch", "cpu"]
-    subprocess.run(train, cwd=project.folder, check=True, capture_output=True)
+    train = ("train", run, "-o", "models/mine", "--arch", "cpu")
+    run_python("-m", "tile_oracle.cli", *train, cwd=project.folder, check=True)
     judged = project.pytest(*measured, "--run-name=judged", "-v")
     assert judged.status == Outcome.IN_SAMPLE, judged.output
     assert any(line.startswith("model: mine (") for line in judged.lines)

@@ -6,13 +6,12 @@ import html
 import re
 import shlex
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from tests.pytest_project import PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project, end_of
 from tests.session.recorded import SET, Recorded
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
@@ -43,10 +42,7 @@ def status_of(project: Project, command: str) -> tuple[int, str]:
         done = project.pytest(*arguments)
         return done.status, done.output
     assert program == "tile-oracle"
-    called = [sys.executable, "-m", "tile_oracle.cli", *arguments]
-    ended = subprocess.run(
-        called, cwd=project.folder, capture_output=True, text=True, timeout=300, check=False
-    )
+    ended = run_python("-m", "tile_oracle.cli", *arguments, cwd=project.folder)
     return ended.returncode, ended.stdout + ended.stderr
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +14,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 
+from tests.processes import run_python
 from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_features
@@ -145,9 +144,8 @@ print(hashlib.sha256(json.dumps(found).encode()).hexdigest())
 def test_the_bytes_do_not_depend_on_the_number_of_threads() -> None:
     found = set()
     for count in ("1", "2", "7"):
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": count}
-        command = [sys.executable, "-c", _GROWN, count]
-        found.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        own = {**os.environ, "OPENBLAS_NUM_THREADS": count}
+        found.add(run_python("-c", _GROWN, count, env=own, check=True).stdout)
     assert len(found) == 1
 
 

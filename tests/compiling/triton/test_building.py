@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -119,9 +117,8 @@ def test_what_does_not_compile_is_a_build_error_with_file_and_line(copy_file: Pa
 @pytest.mark.slow
 def test_a_folder_runs_where_triton_is_not(copy_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    command = [sys.executable, "-m", "tile_oracle.cli", "build", "--arch", "sm_90", "-o", str(folder)]
-    command += ["--kernels", str(copy_file), "--build-dir", str(tmp_path / "cache")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ("-m", "tile_oracle.cli", "build", "--arch", "sm_90", "-o", folder, "--kernels", copy_file)
+    done = run_python(*command, "--build-dir", tmp_path / "cache")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 kernel built (1 compiled, 0 from the cache), 0 failed" in done.stdout
     copy_file.unlink()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit
 
+from tests.samples import sampled
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import ProblemError
 from tile_oracle.kernel import parse_kernel_name
@@ -172,7 +173,7 @@ def test_the_errors_of_activations_are_within_their_bound(x: float) -> None:
         ("bias_residual", "no bias"),
     ],
 )
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", sampled(DTYPES, every=2))
 def test_faults_are_wrong(dtype: str, epilogue: str, fault: str) -> None:
     """Those of precision in the first set, whose numbers have all bits; the others in both."""
     for far in (False,) if fault in PRECISION else (False, True):
