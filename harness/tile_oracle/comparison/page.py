@@ -58,7 +58,8 @@ def _chart(problems: Sequence[ProblemChange], margin: float) -> Markup:
     ends = (1 - least / 100, 1 + most / 100)
     size, margins = (960, 280), (82, 10, 10, 30)
     plot = Plot((-0.5, len(ordered) - 0.5), ends, logarithmic="y", size=size, margins=margins)
-    plot.bar("margin", (-0.5, len(ordered) - 0.5), (1 - margin / 100, 1 + margin / 100), "")
+    low, high = plot.y(1 - margin / 100), plot.y(1 + margin / 100)
+    plot.add("rect", css="margin", x=plot.left, y=high, width=plot.right - plot.left, height=low - high)
     named = [(1 + tick / 100, f"{tick:+,g} %" if tick else "0 %") for tick in _ticks(least, most, plot.y)]
     names = (f"{len(ordered):,} problems, in order of their change", f"change of time; up is {SLOWER}")
     plot.axes(*names, x_ticks=(), y_ticks=named)

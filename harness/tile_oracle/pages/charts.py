@@ -108,11 +108,6 @@ class Plot:
         if y_name:
             self.text(12, middle, y_name, css="axis-name", transform=f"rotate(-90 12 {middle:g})")
 
-    def bar(self, css: str, x: Point, y: Point, title: str) -> None:
-        """A bar between two values of each axis."""
-        left, right, low, high = self.x(x[0]), self.x(x[1]), self.y(y[0]), self.y(y[1])
-        self.add("rect", css=css, x=left, y=high, width=right - left, height=low - high, title=title)
-
     def line(self, css: str, points: Sequence[Point]) -> None:
         """A line through points."""
         shown = " ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in points)

@@ -141,10 +141,9 @@ class Notes:
 
 @dataclass(frozen=True)
 class Figures:
-    """Charts side by side, with captions. table: beside them."""
+    """Charts side by side, with captions."""
 
     charts: Sequence[tuple[str, Markup]]
-    table: Table | None = None
 
     kind: ClassVar[str] = "figures"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from tile_oracle.judge.failures import Failure
@@ -34,7 +33,6 @@ from tile_oracle.report.sources import source_figures
 
 _MOST_FAILURES = 500
 _MOST_KERNELS = 500
-_QUANTILES = (0, 10, 50, 90, 100)
 _FACTS = ("registers", "LDS bytes", "spills", "workgroups/CU", "matrix instr.", "binary bytes")
 
 
@@ -199,21 +197,9 @@ def efficiency(data: ReportData) -> Sequence[Block]:
     return [Figures([(profile, pictures.performance_profile(data)), *pairs])]
 
 
-def choice(data: ReportData) -> Sequence[Block]:
-    """Returns how much faster the oracle is than the median and the worst kernel."""
-    selection = data.selection[data.selection["oracle_tflops"].notna()]
-    if selection.empty:
+def limits(data: ReportData) -> Sequence[Block]:
+    """Returns how near the oracles are to the limits of the device."""
+    if not data.selection["oracle_tflops"].notna().any():
         return []
-    oracle = selection["oracle_tflops"].to_numpy(dtype=np.float64)
-    rows = [
-        [Cell(name), *(times(float(one)) for one in np.percentile(oracle / selection[column], _QUANTILES))]
-        for name, column in (
-            ("oracle / worst kernel", "worst_tflops"),
-            ("oracle / median kernel", "median_tflops"),
-        )
-    ]
-    columns = [Column("ratio of TFLOPS"), *numbers("min", "P10", "median", "P90", "max")]
-    table = Table("Speed-up of the oracle", columns, rows, narrow=True)
-    roof, limits = pictures.roofline(data)
-    note = "How much faster the oracle is than its problem's other ok kernels, and how near to the limits."
-    return [Note(note), Figures([("Roofline of the oracles", roof)] if roof else [], table), Note(limits)]
+    roof, note = pictures.roofline(data)
+    return [*([Figures([("Roofline of the oracles", roof)])] if roof else []), Note(note)]

@@ -16,7 +16,7 @@ from tile_oracle.report.data import ReportData
 from tile_oracle.report.drill_down import drill_down_of
 from tile_oracle.report.figures import EFFICIENCY, FOUND, efficiencies, figure_groups
 from tile_oracle.report.hero import hero_line
-from tile_oracle.report.kernel_views import choice, efficiency, kernels, pairs, slices, sources
+from tile_oracle.report.kernel_views import efficiency, kernels, limits, pairs, slices, sources
 from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import pickers_table
 from tile_oracle.report.problem_views import drill_cells, problems
@@ -165,7 +165,7 @@ GROUPS: Mapping[str, Sequence[Section]] = {
     "Kernels": (
         ("sources", "Sources of kernels", sources),
         ("pool", "All kernels", kernels),
-        ("choice", "Gain from the choice of kernel", choice),
+        ("limits", "Oracles and the limits of the device", limits),
     ),
     "Data": (
         ("pairs", "Pairs by status", pairs),

@@ -86,7 +86,8 @@ def _sources(data: ReportData) -> list[str]:
 
 
 def _worst(data: ReportData, most: int = 5) -> list[str]:
-    rows = wording.worst_rows(data, most)
+    covered = data.covered
+    rows = wording.rows(covered[covered["efficiency"] < 1.0].head(most))
     if not rows:
         seen = ", on problems that the model was trained on" if data.in_sample else ""
         return [f"every pick is as fast as the oracle{seen}"] if data.efficiency.covered else []

@@ -152,12 +152,6 @@ def status_counts(data: ReportData) -> list[tuple[str, int]]:
     return [(status, data.statuses[status]) for status in STATUSES if data.statuses.get(status)]
 
 
-def worst_rows(data: ReportData, number: int) -> list[dict[str, Any]]:
-    """Returns the covered problems with the lowest efficiency below 1, as rows of the selection."""
-    covered = data.covered
-    return rows(covered[covered["efficiency"] < 1.0].head(number))
-
-
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns the rows of a table as mappings."""
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
