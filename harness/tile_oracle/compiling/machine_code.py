@@ -12,6 +12,8 @@ import re
 import struct
 from collections.abc import Sequence
 
+import numpy as np
+
 _SOPP, _SOP1, _SOPC = 0x17F, 0x17D, 0x17E
 _SOPK_WITH_LITERAL = 20  # s_setreg_imm32_b32
 _AMD_BRANCHES = frozenset((2, 4, 5, 6, 7, 8, 9))  # s_branch, s_cbranch_scc0 ... execnz
@@ -30,8 +32,8 @@ _PTX_LABEL = re.compile(r"^\$?([A-Za-z_][\w$]*):")
 _PTX_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+\$?([A-Za-z_][\w$]*)")
 
 Code = Sequence[tuple[int, int | None, bool]]
-"""Instructions in order: address, branch target (None for other instructions), whether it is a matrix
-instruction."""
+"""Instructions in order, all branches and matrix instructions among them: address, branch target (None for
+other instructions), whether it is a matrix instruction."""
 
 
 def main_loop_matrix_instructions(code: Code) -> int:
@@ -90,21 +92,22 @@ def _amd_words(word: int) -> int:
 
 
 def nvidia_code(text: bytes) -> Code:
-    """Decodes sm_70 to sm_90 machine code, 16 bytes per instruction. Raises ValueError for a partial one."""
+    """Decodes the branches and matrix instructions of sm_70 to sm_90 machine code, 16 bytes per instruction.
+    Raises ValueError for a partial one."""
     if len(text) % _SASS_BYTES:
         raise ValueError("the machine code ends within an instruction")
+    words = np.frombuffer(text, dtype="<u8").reshape(-1, 2)
+    op = words[:, 0] & 0xFFF
     code: list[tuple[int, int | None, bool]] = []
-    for at in range(0, len(text), _SASS_BYTES):
-        low, high = struct.unpack_from("<QQ", text, at)
-        op = low & 0xFFF
-        target = None
-        if op == _SASS_BRA:
+    for place in np.flatnonzero((op == _SASS_BRA) | (op == _SASS_HMMA)).tolist():
+        at, (low, high), target = place * _SASS_BYTES, words[place].tolist(), None
+        if op[place] == _SASS_BRA:
             # Offset in words from the next instruction: high part in bits 34 to 81, low byte in bits 16 to
             # 23.
             offset = low >> 34 | (high & 0x3FFFF) << 30
             offset -= (offset & 1 << 47) << 1
             target = at + _SASS_BYTES + 4 * (offset << 8 | low >> 16 & 0xFF)
-        code.append((at, target, op == _SASS_HMMA))
+        code.append((at, target, target is None))
     return code
 
 

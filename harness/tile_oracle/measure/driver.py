@@ -172,8 +172,8 @@ class Driver:
                 if self._stops_new and problem.id not in self._begun:
                     raise NotBegunError(f"{problem.id} was not begun before the time was over")
                 self._wait()
-            planned = self._problems[problem.id].kernels.values()
-            if self._in_turn and not self._results.missing(problem.id, planned):
+            planned = self._problems[problem.id].kernels.keys()
+            if self._in_turn and self._results.swept(problem.id).keys() >= planned:
                 self.wait()  # for the leaders
                 self._prepare_next()
             return found
