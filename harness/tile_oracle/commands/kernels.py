@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.arch import known_archs, load_arch
+from tile_oracle.arch import Arch, known_archs, load_arch
 from tile_oracle.commands import kernel_pools
 from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, ONLY_JSON, TOOLCHAIN, argument_table
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
-from tile_oracle.commands.kernel_name import kernel_document, kernel_lines, kernel_named
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
-from tile_oracle.commands.kinds import KINDS
+from tile_oracle.commands.kinds import KINDS, kinds_of
 from tile_oracle.compiling.drift import Drift, drift, read_version
-from tile_oracle.errors import RuleError
+from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.features.schemas import SCHEMAS, schema_named
-from tile_oracle.operation import operation_names
-from tile_oracle.pool import list_rule_sets
+from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name, tiled
+from tile_oracle.operation import operation_named, operation_names
+from tile_oracle.pool import explain_pool_of_kind, list_rule_sets, load_rule_set
 from tile_oracle.pool.kernel_filter import filter_fields
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.text_table import text_table
@@ -111,9 +112,9 @@ def run(args: argparse.Namespace) -> int:
         if args.verify:
             one = verify_file(Path(args.name))
             return _show(args, verified_document([one]), file_lines(one), verified_status([one]))
-        kernel, written = kernel_named(args)
-        document = kernel_document(kernel, (load_arch(args.arch).name,) if args.arch else ())
-        return _show(args, document, kernel_lines(document, written))
+        kernel, written = _kernel_named(args)
+        document = _kernel_document(kernel, (load_arch(args.arch).name,) if args.arch else ())
+        return _show(args, document, _kernel_lines(document, written))
     pools = kernel_pools.find_pools(args)
     if args.facts or args.verify:
         return show_code(pools, args)
@@ -205,3 +206,70 @@ def _diff_document(drift: Drift) -> dict[str, object]:
         "same": len(drift.same),
         "twins": {name: one.twins() for name, one in sides.items()},
     }
+
+
+def _kernel_named(args: argparse.Namespace) -> tuple[Kernel, str]:
+    """Returns the kernel of a full name, or of a short one if the options name one kind, and its full name as
+    given. Raises KernelError."""
+    try:
+        return parse_kernel_name(args.name), args.name
+    except KernelError as error:
+        of_kinds = {}
+        for kind in kinds_of(args, defaults=False):
+            with suppress(KernelError):
+                of_kinds[kind] = kernel_of_kind(kind, args.name)
+        if not of_kinds:
+            raise error from None
+    if len(of_kinds) > 1:
+        first = next(iter(of_kinds.values()))
+        raise KernelError(
+            f"{args.name} is the short name of kernels for {len(of_kinds)} kinds of problems: add "
+            f"{' and '.join('--' + name for name, _ in next(iter(of_kinds)).fields)}, or give a full name "
+            f"such as {first.name}"
+        )
+    (kernel,) = of_kinds.values()
+    return kernel, kernel.name
+
+
+def _kernel_document(kernel: Kernel, archs: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns a kernel's fields, and for each architecture whether it is allowed and in which sets, or why
+    not.
+    archs: all, if none is named."""
+    of_archs = {name: _on(kernel, load_arch(name)) for name in archs or known_archs()}
+    return {"kernel": kernel.name, "op": kernel.op, "fields": kernel.as_row(), "archs": of_archs}
+
+
+def _on(kernel: Kernel, arch: Arch) -> dict[str, Any]:
+    refusals = arch.refusals(kernel)
+    found: dict[str, Any] = {"allowed": not refusals, "refusals": refusals}
+    if not refusals:
+        found["sets"] = [name for name in list_rule_sets() if _is_in_set(kernel, arch, name)]
+        if "pipeline" in operation_named(kernel.op).kernel_fields:
+            found["threads"] = arch.workgroup_threads(tiled(kernel))
+            found["lds_bytes"] = arch.lds_bytes(tiled(kernel))
+    return found
+
+
+def _is_in_set(kernel: Kernel, arch: Arch, name: str) -> bool:
+    covers = load_rule_set(name).covers(kernel.kind, arch.name)
+    return covers and kernel in explain_pool_of_kind(kernel.kind, arch, name).accepted
+
+
+def _kernel_lines(document: dict[str, Any], written: str) -> list[str]:
+    """Returns a kernel's document as text. written: the name as it was given."""
+    lines = [document["kernel"]]
+    if written != document["kernel"]:
+        lines.append(f"  (written as {written}; the name above has every field)")
+    fields = [(f"  {name}", str(value)) for name, value in document["fields"].items()]
+    lines += ["", *text_table(fields, right_aligned=()), ""]
+    for name, found in document["archs"].items():
+        if not found["allowed"]:
+            lines += [f"{name:<8} refused", *(f"           {reason}" for reason in found["refusals"])]
+            continue
+        takes = ""
+        if "threads" in found:
+            limit = load_arch(name).lds_limit_bytes
+            takes = f"{found['threads']:,} threads, {found['lds_bytes']:,} of {limit:,} LDS bytes; "
+        sets = ", ".join(found["sets"])
+        lines.append(f"{name:<8} allowed; {takes}{f'in the sets {sets}' if sets else 'in no shipped set'}")
+    return lines

@@ -18,11 +18,14 @@ from tile_oracle.commands.open_registry import REGISTRY, open_registry
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, OUTPUT, asked_table, winners_of_records, write_table
 from tile_oracle.errors import ModelError
-from tile_oracle.exploration.tune_rounds import measure
+from tile_oracle.exploration.cold_start import ColdStart, one_operation, transferable
+from tile_oracle.exploration.tune_rounds import TuneRounds, measure
 from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.problem_set import format_problem_set
+from tile_oracle.problem_set import format_problem_set, load_problem_set
+from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
+from tile_oracle.registry import Registry
 from tile_oracle.session.option_names import in_full
 from tile_oracle.session.options import duration_s
 from tile_oracle.terminal.counts import count
@@ -76,10 +79,8 @@ def run(args: argparse.Namespace) -> int:
         if args.problems:
             runs = [_measured(args, problems, str(registry.arch))]
         else:
-            from tile_oracle.commands.tune_set import tune_set
-
             budget_s = duration_s("--budget", args.budget or SET_BUDGET)
-            runs = tune_set(args, registry, budget_s, _session_options(args, args.problem_set))
+            runs = _tune_set(args, registry, budget_s, _session_options(args, args.problem_set))
     oracles = find_oracles(final_measurements(load_records([Path(run) for run in runs])))
     found = oracles.dropna(subset="oracle_kernel")
     if args.problems:
@@ -131,3 +132,42 @@ def _as_text(oracle: Mapping[str, Any]) -> str:
 def _as_json(oracle: Mapping[str, Any]) -> str:
     names = {"kernel": "oracle_kernel", "tflops": "oracle_tflops", "measured": "kernels_measured"}
     return json.dumps({"problem": oracle["problem"], **{ours: oracle[name] for ours, name in names.items()}})
+
+
+def _tune_set(
+    args: argparse.Namespace, registry: Registry, budget_s: float, session: Sequence[str]
+) -> list[str]:
+    """Measures a problem set by rounds; returns the folders of their runs. session: the options of their
+    sessions. Raises HarnessError."""
+    problem_set, arch = load_problem_set(args.problem_set), str(registry.arch)
+    one_operation(problem_set.problems)
+    of_kind = {problem.kind: registry.candidates(problem).kernels for problem in problem_set.problems}
+    kernels = list(dict.fromkeys(kernel for pool in of_kind.values() for kernel in pool))
+    settings = {
+        "problem set": problem_set.sha256,
+        "arch": arch,
+        "kernel set": args.kernel_set,
+        "seed": args.seed,
+    }
+    prior = transferable(problem_set.problems, arch)
+    start = ColdStart.of(problem_set.problems, kernels, arch, prior, args.seed, usable_cores())
+    folder = (args.report_dir / (args.run_name or f"tune-{problem_set.name}-{arch}")).resolve()
+    rounds = TuneRounds(folder, start, session, settings)
+    rounds.load()
+    said = args.json or args.quiet
+    if not said:
+        print(f"{start.problems} problems, {len(start.table):,} pairs on {arch}; {folder}")
+    rounds.run(budget_s, None if said else _show_round)
+    if args.json:
+        print(json.dumps({"folder": str(folder), "arch": arch, "curve": rounds.curve()}))
+    return [str(folder / one.name) for one in rounds.rounds]
+
+
+def _show_round(rounds: TuneRounds) -> None:
+    one = rounds.rounds[-1]
+    expected = one.expected_regret_percent
+    regret = "" if expected is None else f", expected regret before it {expected:.1f} %"
+    print(
+        f"{one.name}: {one.pairs:,} pairs in {one.seconds:.0f} s; {one.per_problem:.1f} a problem{regret}",
+        flush=True,
+    )
