@@ -108,14 +108,8 @@ def problem_set_of_ids(ids: Iterable[str], path: Path) -> ProblemSet:
     """Returns the set of the problems with these ids, as read from the records at `path`. Raises ProblemError
     for an invalid id."""
     problems = tuple(dict.fromkeys(problem_from_id(text) for text in ids))
-    return ProblemSet(
-        name=path.name if path.is_dir() else path.stem,
-        problems=problems,
-        path=path,
-        provenance="",
-        sha256=hashlib.sha256("\n".join(problem.id for problem in problems).encode()).hexdigest(),
-        sources=("",) * len(problems),
-    )
+    digest = hashlib.sha256("\n".join(problem.id for problem in problems).encode()).hexdigest()
+    return ProblemSet(_name_of(path), problems, path, "", digest, ("",) * len(problems))
 
 
 def reading_notes(problem_set: ProblemSet) -> tuple[str, ...]:

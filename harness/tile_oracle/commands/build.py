@@ -34,8 +34,6 @@ EXAMPLES = """\
 examples:
   tile-oracle build -o kernels-v3 --isa x86-64-v3 --problem-set forward_smoke,bwd_data_smoke
                                                                     what these problem sets need
-  tile-oracle build -o attention --arch sm_90 --kernels triton --problem-set attention_smoke
-                                                                    the same of the kernels in Triton
   tile-oracle build -o kernels-v3 --isa x86-64-v3                   the default pool: forward, bf16, 2D
   tile-oracle build -o gemms --op gemm --layout rcr,rrr --dtype bf16 --isa x86-64-v3
   pytest --problem-set forward_smoke --build-dir kernels-v3         on the other machine: no compiler needed

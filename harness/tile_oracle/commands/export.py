@@ -30,7 +30,6 @@ from tile_oracle.terminal.documentation import page
 EXAMPLES = f"""\
 examples:
   tile-oracle model export grouped_conv_forward_bf16_gfx950 -o selector
-  tile-oracle model export models/mine -o selector
   tile-oracle model export models/mine -o selector --kernel-set default
   tile-oracle model export models/mine -o selector --kernels names.txt
   make -C selector && selector/build/pick selector/forward_bf16_2d.selector N=8 C=64 K=64 Hi=56 Wi=56

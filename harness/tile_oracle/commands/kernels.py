@@ -32,7 +32,6 @@ from tile_oracle.terminal.text_table import text_table
 _EXAMPLES = """\
 examples:
   tile-oracle pool list                                      counts of the default set, each architecture
-  tile-oracle pool list --kernel-set full --arch gfx950      counts of another set, one architecture
   tile-oracle pool list --arch cpu --direction forward --dtype bf16 --ndim 2
                                                            one kind of problem: a table of tile x pipeline
   tile-oracle pool list --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list

@@ -132,19 +132,14 @@ def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
     if any(one.path is not None and one.path.resolve() == out.resolve() for one in sets):
         raise ProblemSetError(f"{out} is also an input: write to another file")
     problems = _in_dtype(sets, dtype)
-    provenance = [
-        line
-        for one in sets
-        for line in (*one.provenance.splitlines(), f"from {_origin(one)}, sha256 {one.sha256}")
-    ]
+    provenance = []
+    for one in sets:
+        origin = one.name if one.path is None else one.path.name
+        provenance += [*one.provenance.splitlines(), f"from {origin}, sha256 {one.sha256}"]
     text = format_problem_set(problems, problems.values(), "\n".join(map(as_text, provenance)))
     write_text(out, text)
     notes = [f"  {note}" for one in sets for note in reading_notes(one)]
     return "\n".join([f"{count(len(problems), 'problem')} in {out}", *notes])
-
-
-def _origin(one: ProblemSet) -> str:
-    return one.name if one.path is None else one.path.name
 
 
 def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:

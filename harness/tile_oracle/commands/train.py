@@ -23,6 +23,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table
 from tile_oracle.training.fit import Effort
@@ -38,9 +39,7 @@ recipes:
 
 examples:
   tile-oracle model train reports/my_run -o models/mine   the recipe that suits the records
-  tile-oracle model train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle model train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
-  tile-oracle model train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
   tile-oracle model train models/mine/training.parquet -o models/fast --imitate models/mine    native picks
@@ -143,11 +142,15 @@ def _ship(args: argparse.Namespace) -> int:
 
 
 def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
-    from tile_oracle.training.adapt import adapted, save_adapted
+    from tile_oracle.model.predictor import Predictor
+    from tile_oracle.training.adapt import adapted, remembered, save_adapted
 
     if args.warm_start or args.recipe or args.also:
         raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
-    predictor, shifts = adapted(folder_of_model(args.adapt), records, args.threads, _binaries(args))
+    folder, binaries = folder_of_model(args.adapt), None
+    if args.build_dir:
+        binaries = CodeTable.of_build(args.build_dir, remembered(Predictor.load(folder)).facts)
+    predictor, shifts = adapted(folder, records, args.threads, binaries)
     save_adapted(predictor, shifts, records, args.out)
     if args.json:
         print_json({"folder": args.out, "adapted": args.adapt, "shifts": shifts})
@@ -180,16 +183,6 @@ def _gain(shifts: Shifts, model: str) -> str:
     )
 
 
-def _binaries(args: argparse.Namespace) -> CodeTable | None:
-    """Returns the metrics of the prebuilt kernels among those that the model remembers."""
-    if not args.build_dir:
-        return None
-    from tile_oracle.model.predictor import Predictor
-    from tile_oracle.training.adapt import remembered
-
-    return CodeTable.of_build(args.build_dir, remembered(Predictor.load(folder_of_model(args.adapt))).facts)
-
-
 def _document(model: TrainedModel, out: Path, seconds: float) -> dict[str, object]:
     """Returns the summary as JSON."""
     return {
@@ -207,32 +200,28 @@ def _document(model: TrainedModel, out: Path, seconds: float) -> dict[str, objec
 
 
 def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
-    spec, manifest = model.spec, model.manifest
-    lines = [
-        "",
-        f"{' '.join(filter(None, (spec.op_type, spec.direction, spec.dtype)))} on {spec.arch}, "
-        f"recipe {spec.recipe}: "
-        f"{manifest['valid_rows']} rows, {manifest['unique_shapes']} problems",
-        "",
-    ]
-    rows: list[tuple[str, ...]] = [
-        ("cross-validation", "problems", "mean %", "median %", "P10 %", "min %", "top-1 %")
-    ]
+    spec, manifest, aliases = model.spec, model.manifest, model.ranker.aliases
+    kind = " ".join(filter(None, (spec.op_type, spec.direction, spec.dtype)))
+    rows, problems = (count(manifest[name], noun) for name, noun in _COUNTED)
+    lines = ["", f"{kind} on {spec.arch}, recipe {spec.recipe}: {rows}, {problems}", ""]
+    table = [("cross-validation", "problems", "mean %", "median %", "P10 %", "min %", "top-1 %")]
     for check in model.checks:
         found = check.efficiency
         values = (found.mean_percent, found.median_percent, found.p10_percent, found.min_percent)
-        figures = (f"{value or 0.0:.2f}" for value in (*values, found.top_1_percent))
-        rows.append((f"{check.n_splits} folds by {check.grouping}", str(found.covered), *figures))
-    lines += text_table(rows, range(1, len(rows[0])))
-    if not model.checks:
-        lines.append(model.unchecked)
-    for stands, names in model.ranker.aliases.groups().items():
+        mean, median, p10, least, top = (f"{value or 0.0:.2f}" for value in (*values, found.top_1_percent))
+        folds = f"{check.n_splits} folds by {check.grouping}"
+        table.append((folds, str(found.covered), mean, median, p10, least, top))
+    lines += text_table(table, range(1, len(table[0])))
+    lines += [] if model.checks else [model.unchecked]
+    for stands, names in aliases.groups().items():
         others = ", ".join(_short(name) for name in names if name != stands)
-        lines.append(f"one kernel: {_short(stands)} = {others} ({model.ranker.aliases.because[stands]})")
-    for reason, count in sorted(manifest["left_out"].items()):
-        lines.append(f"left out: {count} rows {reason}")
-    lines += ["", f"written to {out} in {seconds:.1f} s"]
-    return "\n".join(lines)
+        lines.append(f"one kernel: {_short(stands)} = {others} ({aliases.because[stands]})")
+    lines += [f"left out: {count(n, 'row')} {why}" for why, n in sorted(manifest["left_out"].items())]
+    return "\n".join([*lines, "", f"written to {out} in {seconds:.1f} s"])
+
+
+_COUNTED = (("valid_rows", "row"), ("unique_shapes", "problem"))
+"""Numbers of the manifest, and of what they are."""
 
 
 def _short(name: str) -> str:
