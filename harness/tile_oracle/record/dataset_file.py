@@ -126,7 +126,10 @@ def write_rows(records: pd.DataFrame, path: Path) -> int:
         for first in range(0, len(records), _ROWS_AT_ONCE)
     )
     # Without the Arrow schema every reader gets texts, not dictionaries.
-    data = bytes_of_tables(tables, compression="zstd", write_statistics=False, store_schema=False)
+    repeated = [name for name in schema.names if name not in _ENCODINGS]
+    data = bytes_of_tables(
+        tables, compression="zstd", use_dictionary=repeated, write_statistics=False, store_schema=False
+    )
     give_back()
     return write_whole(data, path)
 
