@@ -61,12 +61,11 @@ import json, os
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.session.live import LiveSession
 
-class Instant:
-    def measure(self, problem, kernel):
-        return Measurement(problem, kernel, "ok", "", 0, 1.0, 1.0, 0.0, 1, "full", 1)
+def instant(self, problem, kernel):
+    return Measurement(problem, kernel, "ok", "", 0, 1.0, 1.0, 0.0, 1, "full", 1)
 
 LiveSession.build_ahead = lambda self: None
-LiveSession.measurer = lambda self: Instant()
+LiveSession.measure = instant
 
 def pytest_sessionfinish(session):
     own = session.config.pluginmanager.get_plugin("tile_oracle_session").session

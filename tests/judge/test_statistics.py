@@ -29,7 +29,7 @@ from tile_oracle.judge.statistics import (
     with_accepted_picks,
     with_sessions,
 )
-from tile_oracle.judge.verdict import Verdict, _compared, _drift_note, _session_note, judge
+from tile_oracle.judge.verdict import Verdict, _compared, _notes, judge
 from tile_oracle.record.final import final_measurements
 
 PROBLEMS = some_problems(20)
@@ -303,10 +303,10 @@ class TestDrift:
     def test_the_verdict_says_so(self) -> None:
         found = dataclasses.replace(margin(0.8, 0.005), drift=0.101)
         side = Side(np.array([0.8]), np.array([math.log(0.8)]), np.array([found.sigma]), np.array([4.0]))
-        (note,) = _drift_note(IDS[:1], side, {IDS[0]: found})
+        (note,) = _notes((), 0.0, IDS[:1], side, {IDS[0]: found})
         assert note.startswith("1 pick was timed once; corrected for machine drift since then (at most ")
         assert note.endswith("(at most 10.1 %)")
-        assert _drift_note(IDS[:1], side, {IDS[0]: margin(0.8, 0.1)}) == ()
+        assert not list(_notes((), 0.0, IDS[:1], side, {IDS[0]: margin(0.8, 0.1)}))
 
     def test_a_few_noisy_suspects_are_not_typical(self) -> None:
         """Only suspects have a second interleaved round, and they are the noisiest."""
@@ -363,8 +363,9 @@ class TestSessions:
         assert between_sessions(moved, then, np.ones(40, dtype=bool)) < 0.02
 
     def test_the_verdict_says_so(self) -> None:
-        assert _session_note(0.0) == ()
-        (note,) = _session_note(0.0153)
+        exact = self.sides(np.random.default_rng(3), 0.0, 1)[0]
+        assert not list(_notes((), 0.0, (), exact.only(np.zeros(1, dtype=bool)), {}))
+        (note,) = _notes((), 0.0153, (), exact.only(np.zeros(1, dtype=bool)), {})
         assert note.startswith("session-to-session noise is 1.5 % (")
 
     def test_exact_values_stay_exact(self) -> None:
