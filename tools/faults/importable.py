@@ -127,7 +127,7 @@ KINDS = (
         for form in FORMATS
         if form.alone
     ),
-    FileKind("records", "records.parquet", _records, _IMPORT),
+    FileKind("records", "records.parquet", _records, _command("merge", "FILE", "-o", "OUT")),
     FileKind("problem set", "shapes.csv", lambda: _shipped("forward_smoke"), _PROBLEM_SET),
     FileKind("GEMM problem set", "gemms.csv", lambda: _shipped("gemm_smoke"), _PROBLEM_SET),
     FileKind("problems of records", "run.parquet", _records, _PROBLEM_SET),
