@@ -67,8 +67,8 @@ LEADERS = 4
 """Kernels of a session that race: the fastest there, one of which is the best."""
 CORES_A_TUNER = 3
 ALLOWED = "no-baseline,cannot-tell,incomplete,in-sample,nothing-judged"
-RACE_S, SESSION_SHARE, MORE_SHARE = 1.3, 0.8, 0.3
-"""Seconds that a problem's race is thought to take; the sessions' share of what the races leave, and that of
+RACE_S, SESSION_SHARE, MORE_SHARE = 7.0, 0.8, 0.3
+"""Seconds of a problem's race, most of which Inductor compiles; the sessions' share of what the races leave, and that of
 the second one."""
 
 
