@@ -68,8 +68,8 @@ LEADERS = 4
 CORES_A_TUNER = 3
 ALLOWED = "no-baseline,cannot-tell,incomplete,in-sample,nothing-judged"
 RACE_S, SESSION_SHARE, MORE_SHARE = 7.0, 0.8, 0.3
-"""Seconds of a problem's race, most of which Inductor compiles; the sessions' share of what the races leave, and that of
-the second one."""
+"""Seconds of a problem's race, most of which Inductor compiles; the sessions' share of what the races leave,
+and that of the second one."""
 
 
 @dataclass(frozen=True)
