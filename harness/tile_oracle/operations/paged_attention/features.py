@@ -27,7 +27,9 @@ _PROBLEM = (
     Feature("length", lambda t: np.maximum(t.seq_kv * t.mean, 1), "keys of a sequence"),
     Feature("queries", lambda t: np.maximum(t.seq_q * t.mean, 1), "queries of a sequence"),
     Feature("rows", lambda t: t.batch * t.queries * t.heads, "queries of all heads"),
-    Feature("most", lambda t: np.where(t.window > 0, t.window, t.length), "the most keys of a query"),
+    Feature(
+        "most", lambda t: t.window + (1 - np.minimum(t.window, 1)) * t.length, "the most keys of a query"
+    ),
     Feature("read_keys", lambda t: np.minimum(t.length, t.most + t.queries - 1), "keys that are read"),
     Feature("seen", lambda t: np.minimum(t.most, t.length - (t.queries - 1) / 2), "keys of a query"),
     Feature("widths", lambda t: t.head_dim + np.minimum(t.head_dim, 512), "sizes of q's and v's heads"),
