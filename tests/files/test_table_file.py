@@ -53,7 +53,7 @@ def many_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = 1_000_000
     zeros = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array(["gemm"]))
     columns = dict.fromkeys(("problem", "kernel", "status", "op"), zeros)
-    group = pa.table(columns | {"round": pa.array(np.zeros(count, np.int8))})
+    group = pa.table(columns | {"number": pa.array(np.zeros(count, np.int8))})
     with pq.ParquetWriter(path, group.schema) as writer:
         for _ in range(MOST_ROWS // count + 1):
             writer.write_table(group)
@@ -83,7 +83,7 @@ def test_its_cells_are_never_made(many_rows: Path) -> None:
 @pytest.mark.parametrize("kind", ["binary", "struct"])
 def test_a_column_that_holds_no_cells(read: Reader, kind: str, tmp_path: Path) -> None:
     values = pa.array([b"\xff\x00"]) if kind == "binary" else pa.array([{"a": 1}])
-    texts = {word: pa.array(["gemm"]) for word in ("kernel", "status", "op", "round")}
+    texts = {word: pa.array(["gemm"]) for word in ("kernel", "status", "op")}
     pq.write_table(pa.table(texts | {"problem": values}), tmp_path / "odd.parquet")
     with pytest.raises(HarnessError, match=rf"odd.parquet.* its column 'problem' holds {kind}.*neither"):
         read(tmp_path / "odd.parquet")

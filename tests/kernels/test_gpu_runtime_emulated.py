@@ -15,7 +15,7 @@ from tests.processes import run_python
 
 SCRIPT = """
 import sys
-from ctypes import byref, c_int, c_void_p
+from ctypes import byref, c_void_p
 from tile_oracle.device.runtime.driver import RuntimeFailure
 if sys.argv[1] == "gfx950":
     from tile_oracle.device.runtime.hip import open_hip as open_driver

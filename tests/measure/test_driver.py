@@ -49,6 +49,8 @@ def test_nothing_is_lost_or_doubled_whatever_dies(sizes: list[int], seed: int, d
         if name not in fleet.engine.devices:
             fleet.engine.join(name)
     fleet.run()
+    for one in fleet.driver._dispatcher.without_finals:
+        assert f"the leaders of {one} were not measured again: devices died" in fleet.driver.all_notes()
     crashed = [r for r in fleet.log.rows if r["status"] == "crash"]
     if not crashed and not fleet.driver.notes and not fleet.driver._dispatcher.without_finals:
         fleet.check()
