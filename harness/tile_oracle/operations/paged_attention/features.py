@@ -24,14 +24,12 @@ _PROBLEM = (
     Feature("is_fp8", lambda t: t.kv_dtype, "1 for a cache of fp8_e4m3"),
     Feature("group", lambda t: t.heads / t.kv_heads, "heads of queries for each head of keys"),
     Feature("mean", lambda t: 1 - t.variation / 200, "mean length over the largest"),
-    Feature("length", lambda t: np.maximum(t.seq_kv * t.mean, 1), "keys of a sequence"),
+    Feature("past", lambda t: np.maximum(t.seq_kv * t.mean, 1), "keys of a sequence"),
     Feature("queries", lambda t: np.maximum(t.seq_q * t.mean, 1), "queries of a sequence"),
     Feature("rows", lambda t: t.batch * t.queries * t.heads, "queries of all heads"),
-    Feature(
-        "most", lambda t: t.window + (1 - np.minimum(t.window, 1)) * t.length, "the most keys of a query"
-    ),
-    Feature("read_keys", lambda t: np.minimum(t.length, t.most + t.queries - 1), "keys that are read"),
-    Feature("seen", lambda t: np.minimum(t.most, t.length - (t.queries - 1) / 2), "keys of a query"),
+    Feature("most", lambda t: t.window + (1 - np.minimum(t.window, 1)) * t.past, "the most keys of a query"),
+    Feature("read_keys", lambda t: np.minimum(t.past, t.most + t.queries - 1), "keys that are read"),
+    Feature("seen", lambda t: np.minimum(t.most, t.past - (t.queries - 1) / 2), "keys of a query"),
     Feature("widths", lambda t: t.head_dim + np.minimum(t.head_dim, 512), "sizes of q's and v's heads"),
     Feature("flops", lambda t: 2 * t.rows * t.seen * t.widths, "operations of both products, about"),
     Feature("of_key", lambda t: np.where(t.head_dim == LATENT, LATENT, t.widths), "values of a cached key"),
