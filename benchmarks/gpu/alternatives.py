@@ -117,19 +117,24 @@ def tune_alone(asked: Asked, torch: Any, device: str) -> dict[str, float]:
     return found
 
 
+def tuners_and_threads() -> tuple[int, int]:
+    """Returns how many processes tune, and how many threads compile for each."""
+    cores = len(os.sched_getaffinity(0))
+    tuners = max(1, cores // CORES_A_TUNER)
+    return tuners, max(1, cores // tuners)
+
+
 def start_tuners(asked: Asked, device: str) -> tuple[list[subprocess.Popen[bytes]], Path]:
     """Starts the processes that tune all problems, each with some cores."""
-    cores = len(os.sched_getaffinity(0))
-    parts = max(1, cores // CORES_A_TUNER)
+    parts, threads = tuners_and_threads()
     output = asked.setting.out / f"{asked.name}-tuned.jsonl"
     output.unlink(missing_ok=True)
-    threads = {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, cores // parts))}
     command = [sys.executable, "-m", "benchmarks.gpu.pytorch", str(asked.file), str(output)]
     log = (asked.setting.out / f"{asked.name}-tuners.log").open("wb")
     started = [
         subprocess.Popen(
             [*command, device, str(part), str(parts)],
-            env=environment() | threads,
+            env=environment() | {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)},
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -407,6 +412,8 @@ def main(words: Sequence[str] | None = None) -> int:
         tuning = end_tuners(tuners, output, asked.before_the_race)
     known = frozenset(tuning.index[tuning["seconds"].notna()])
     print(f"tuned {len(known)} of {len(asked.problems)}, {asked.left:.0f} s are left", flush=True)
+    # As in the tuners: in some versions it is part of the key by which their results are found.
+    torch._inductor.config.compile_threads = tuners_and_threads()[1]
     race = single_runs if dry else race_on_gpu
     rows = []
     try:
