@@ -412,7 +412,7 @@ def main(words: Sequence[str] | None = None) -> int:
         tuning = end_tuners(tuners, output, asked.before_the_race)
     known = frozenset(tuning.index[tuning["seconds"].notna()])
     print(f"tuned {len(known)} of {len(asked.problems)}, {asked.left:.0f} s are left", flush=True)
-    # As in the tuners: in some versions it is part of the key by which their results are found.
+    # As in the tuners: it may be part of the key by which their results are found.
     torch._inductor.config.compile_threads = tuners_and_threads()[1]
     race = single_runs if dry else race_on_gpu
     rows = []
