@@ -63,24 +63,24 @@ def test_lost_time_counts_times_and_not_efficiencies() -> None:
 
 
 def test_the_summary_names_the_problem_that_loses_and_what_to_run() -> None:
-    data = _two_problems()
+    data = replace(_two_problems(), ranked_by=Origin("out_of_fold"))
     loser = str(data.selection["problem"].iloc[0])
     assert where_it_fails(data)[-1] == f"by problem, {loser} alone: 100.0 % of the lost time."
     commands = _proposed(data).values()
-    assert "tile-oracle tune --from-records 'my reports/a' --target cpu" in commands
+    assert "tile-oracle model train 'my reports/a' -o models/next" in commands
     assert "pytest --problem-set s --target cpu --update-baseline" in commands
 
 
 def test_a_run_below_the_working_directory_is_named_by_its_relative_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = _two_problems()
+    data = replace(_two_problems(), ranked_by=Origin("out_of_fold"))
     data = replace(data, run=replace(data.run, folder=str(tmp_path / "reports" / "a")))
     monkeypatch.chdir(tmp_path)
-    assert "tile-oracle tune --from-records reports/a --target cpu" in _proposed(data).values()
+    assert "tile-oracle model train reports/a -o models/next" in _proposed(data).values()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    absolute = f"tile-oracle tune --from-records {tmp_path}/reports/a --target cpu"
+    absolute = f"tile-oracle model train {tmp_path}/reports/a -o models/next"
     assert absolute in _proposed(data).values()
 
 
@@ -211,7 +211,6 @@ def test_without_a_model_nothing_is_said_of_picks_and_the_run_can_be_used() -> N
     data = analyse(frame(rows), problems, None, run=run)
     assert where_it_fails(data) == ["No pick was measured."]
     assert list(_proposed(data).values()) == [
-        "tile-oracle tune --from-records reports/a --target cpu",
         "tile-oracle model train reports/a -o models/next",
     ]
     page = report_html(data)

@@ -99,15 +99,11 @@ def _accepting(run: RunInfo) -> str:
 
 
 def _of_oracles(data: ReportData, records: str) -> list[Step]:
-    """Returns how to use the measurements of this machine: by themselves where picks lose against them, and
-    to train."""
-    run, found = data.run, []
+    """Returns how to train on the measurements of this machine, where picks lose against them."""
+    run = data.run
     if run.replayed or not run.target or not data.selection["oracle_tflops"].notna().any():
         return []
-    if not data.efficiency.covered or (data.lost["lost_us"] > 0).any():
-        tune = f"tile-oracle tune --from-records {records} --target {shlex.quote(run.target)}"
-        found.append(Step("to let tile-oracle pick use the measured best kernels", tune))
-        if data.verdict.state == FAILED or data.ranked_by.kind != FOLDER:
-            train = f"tile-oracle model train {records} -o models/next"
-            found.append(Step("to train a model on this run", train))
-    return found
+    loses = not data.efficiency.covered or bool((data.lost["lost_us"] > 0).any())
+    if not loses or (data.verdict.state != FAILED and data.ranked_by.kind == FOLDER):
+        return []
+    return [Step("to train a model on this run", f"tile-oracle model train {records} -o models/next")]
