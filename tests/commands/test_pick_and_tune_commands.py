@@ -44,6 +44,7 @@ SHIPPED = [
     ("gemm_fp16_sm_90", "sm_90", "gemm-fp16-rcr-m64-n7168-k2560"),
     ("attention_fwd_bf16_sm_90", "sm_90", "attention-bf16-b1-h14-g2-q1-k32768-d64-causal"),
     ("scaled_gemm_fp8_e4m3_sm_90", "sm_90", "scaled_gemm-fp8_e4m3-block-m64-n7168-k2560"),
+    ("paged_attention_bf16_sm_90", "sm_90", "paged_attention-bf16-bf16-b1-h16-g2-q1-k8192-d64-p64-sinks"),
 ]
 
 
