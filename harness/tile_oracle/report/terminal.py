@@ -54,7 +54,7 @@ def evaluation_lines(data: ReportData, worst: int) -> list[str]:
         _worst(data, worst),
         wording.scope_notes(data),
     ]
-    return [line for block in blocks if block for line in ("", *block)][1:]
+    return [line.replace(_BLANK, " ") for block in blocks if block for line in ("", *block)][1:]
 
 
 def _head(data: ReportData) -> list[str]:
