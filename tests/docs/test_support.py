@@ -27,7 +27,6 @@ from tile_oracle.problem import Problem
 from tile_oracle.registry.rankers import NATIVE, load_candidates
 from tile_oracle.selector.export import export_model
 from tile_oracle.selector.ranker import NativeRanker
-from tile_oracle.selector.selector_file import NativeModel
 from tile_oracle.training.training_range import TrainingRange
 from tile_oracle.training.warm_start import WarmStart
 
@@ -103,8 +102,7 @@ def gives_reasons(folder: Path, place: Path) -> str:
     kernels, problem = some_kernels(folder), problem_of(folder)
     order = [kernel for kernel, _ in predictor_of(folder).rank(problem, kernels)]
     first, last = (pair_columns([problem], [kernel]) for kernel in (order[0], order[-1]))
-    parts = NativeModel.load(folder)
-    (reason,) = pick_reasons(parts.ranker, parts.forests, first, last, most=3)
+    (reason,) = pick_reasons(predictor_of(folder).ranker, first, last, most=3)
     return WORKS if reason.features else "not yet"
 
 
