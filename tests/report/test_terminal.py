@@ -117,6 +117,13 @@ def test_lines_keep_to_the_width() -> None:
         assert max(map(len, summary_lines(data, width))) <= max(width, 60)
 
 
+def test_a_long_path_stands_beside_its_name() -> None:
+    data = a_report()
+    folder = f"/runs/{'deep/' * 40}run"
+    data = dataclasses.replace(data, run=dataclasses.replace(data.run, folder=folder))
+    assert f"report        {folder}/report.html" in summary_lines(data, 80)
+
+
 def test_a_criterion_is_one_line_of_80_columns() -> None:
     data = a_report(baseline=accepted(a_report()), criteria=Criteria())
     lines = summary_lines(data, 80)

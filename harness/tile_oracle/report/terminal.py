@@ -162,9 +162,14 @@ def _wrap(line: str, width: int) -> list[str]:
     """Wraps a line that is too long: indented by two more than its start, or under the first value. Words are
     never broken, so that paths and names can be copied."""
     is_figures = line[:1].strip() != "" and line[_LABEL_WIDTH - 2 : _LABEL_WIDTH] == "  "
-    indent = _LABEL_WIDTH if is_figures else min(len(line) - len(line.lstrip()) + 2, 24)
-    start = " " * indent
+    start = _LABEL_WIDTH if is_figures else len(line) - len(line.lstrip())
+    indent = _LABEL_WIDTH if is_figures else min(start + 2, 24)
     lines = textwrap.wrap(
-        line, width, subsequent_indent=start, break_long_words=False, break_on_hyphens=False
+        line[start:],
+        width,
+        initial_indent=line[:start],
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return [one.replace(_BLANK, " ") for one in lines]
