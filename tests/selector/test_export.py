@@ -191,3 +191,9 @@ def test_damaged_files_are_refused_or_harmless() -> None:
         except ModelError:
             refused += 1
     assert refused > 8
+
+
+@pytest.mark.parametrize("how", [("-o", "out"), ("--check",)])
+def test_two_lists_of_kernels_are_refused(how: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model", "export", MODEL.name, *how, "--kernel-set", "tiny", "--kernels", "names.txt"]) == 2
+    assert "both name the kernels" in capsys.readouterr().err

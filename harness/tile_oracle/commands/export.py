@@ -68,12 +68,12 @@ a deployed picker:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder, or compares; the exit status. Raises HarnessError."""
+    if args.kernel_set and args.kernels:
+        raise ModelError("--kernel-set and --kernels both name the kernels: leave one out")
     if args.check:
         return _check(args)
     if args.output is None:
         raise ModelError("name the folder to write with -o, or what is deployed with --check")
-    if args.kernel_set and args.kernels:
-        raise ModelError("--kernel-set and --kernels both name the kernels: leave one out")
     folder = folder_of_model(args.model)
     kernels, names = kernels_to_export(folder, args)
     done = export_model(folder, kernels, args.output, names)
