@@ -69,7 +69,7 @@ model export    write a model as C++ that picks in microseconds, or check what i
 
 Picks:
 pick            pick the kernel for a problem by a model
-tune            measure the pool for problems and keep the best kernels for picking"""
+tune            measure the pool for problems, and say the best kernels"""
 
 
 def _groups() -> Iterator[tuple[str, tuple[Command, ...]]]:
