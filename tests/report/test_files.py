@@ -118,6 +118,8 @@ def test_without_a_report_only_the_name_of_a_run_is_known(tmp_path: Path) -> Non
         (b'{"schema": 1, "run": {"name": 5}}', RecordError),
         (b'{"schema": 1, "criteria": {"mean_points": 500}}', RecordError),
         (b'{"schema": 1, "criteria": {"mean_points": "x"}}', RecordError),
+        (b'{"schema": 1, "criteria": {"rule": "generous"}}', RecordError),
+        (b'{"schema": 1, "criteria": {"confidence": 0.2}}', RecordError),
         (b'{"schema": 1, "baseline": 7}', GateError),
     ],
 )

@@ -32,6 +32,8 @@ _NOTHING_IN_COMMON = "no problem was judged in both runs"
 
 
 _Points = Annotated[float, msgspec.Meta(ge=0, le=100)]
+_Rule = Annotated[str, msgspec.Meta(pattern=f"^({INTERVAL}|{PUBLISHED})$")]
+_Confidence = Annotated[float, msgspec.Meta(gt=0.5, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Criteria:
     p10_points: _Points = 2.0
     problem_points: _Points = 10.0
     coverage_points: _Points = 0.0
-    rule: str = INTERVAL
-    confidence: float = 0.95
+    rule: _Rule = INTERVAL
+    confidence: _Confidence = 0.95
 
 
 @dataclass(frozen=True)
