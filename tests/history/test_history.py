@@ -13,13 +13,12 @@ from tests.history.made_runs import KERNEL, noisy_means, write_nights, write_run
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
-from tile_oracle.history.chart import Drawn, Point, history_chart
 from tile_oracle.history.group import FIGURES, ORACLE, PICK, Group, groups_of
-from tile_oracle.history.page import history_html
+from tile_oracle.history.page import Drawn, Point, history_chart, history_html
 from tile_oracle.history.runs import read_runs
 from tile_oracle.history.wording import no_step, state_line
 from tile_oracle.history.wording import number as figure_text
-from tile_oracle.night.history import Entry, add_to_history
+from tile_oracle.night.nights import Entry, add_to_history
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.files import write_report
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from tile_oracle.commands.arguments import AS_JSON, argument_table
-from tile_oracle.commands.json_output import STDOUT, put_json, write_text
+from tile_oracle.commands.arguments import AS_JSON
+from tile_oracle.commands.json_output import put_json, write_text
+from tile_oracle.terminal.argument_table import STDOUT, argument_table
 from tile_oracle.terminal.documentation import page
 
 PAGE = "history.html"
@@ -34,11 +35,10 @@ folder [FOLDER=reports]  where the runs are
 
 def run(args: argparse.Namespace) -> int:
     """Writes the page and prints the table; 0. Raises RecordError."""
-    from tile_oracle.history.document import history_document
     from tile_oracle.history.group import groups_of
     from tile_oracle.history.page import history_html
     from tile_oracle.history.runs import read_runs
-    from tile_oracle.history.wording import terminal_lines
+    from tile_oracle.history.wording import history_document, terminal_lines
 
     runs = read_runs(args.folder)
     groups = groups_of(runs.runs)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from markupsafe import Markup
 
 from tile_oracle.comparison.compare import OUTCOMES, SLOWER, Comparison, ProblemChange
 from tile_oracle.comparison.wording import change_text, changed_table, facts, lists
-from tile_oracle.pages.charts import Plot, Scale
-from tile_oracle.pages.render import render
+from tile_oracle.pages.charts import Plot, Scale, dot_key, element, legend
+from tile_oracle.pages.render import page
+from tile_oracle.pages.tables import Block, Facts, Note
 
-_TEMPLATES = Path(__file__).with_name("page")
 _LEAST = 99.9
 """The greatest decrease that is drawn, in percent; nothing takes no time at all."""
 _CSS = {"slower": "bad", "faster": "good", "cannot tell": "open", "same": "plain-dot"}
@@ -25,21 +24,23 @@ _TICKS = tuple(factor * 10.0**power for power in range(6, -3, -1) for factor in 
 
 def comparison_html(comparison: Comparison, first: Sequence[tuple[str, str]] = ()) -> str:
     """Returns the page as text. first: (name, value) of what is said before all other facts."""
-    tables = [changed_table(comparison, outcome) for outcome in OUTCOMES] + lists(comparison)
-    return render(
-        _TEMPLATES,
-        "comparison.html",
-        title=f"{comparison.new.name} against {comparison.old.name}",
-        counts=[(outcome, comparison.counts[outcome], _CSS[outcome]) for outcome in OUTCOMES],
-        facts=[*first, *facts(comparison, outcomes=False)],
-        by=comparison.by,
-        margin=f"{comparison.margin_percent:g}",
-        chart=_chart(comparison.problems, comparison.margin_percent),
-        tables=[
-            (f"list-{place}", len(one.rows), replace(one, rows=one.rows[:_MOST]))
-            for place, one in enumerate(tables)
-            if one.rows
-        ],
+    margin = f"{comparison.margin_percent:g}"
+    counts = [(f"{comparison.counts[one]:,} {one}", _CSS[one]) for one in OUTCOMES]
+    said = (
+        f"Time of each problem's {comparison.by}, new against old, with 95 % intervals. Same: the interval "
+        f"lies within {margin} %. Slower, faster: it excludes 0, also after the correction for the number of "
+        "problems. Cannot tell: otherwise."
+    )
+    chart = _chart(comparison.problems, comparison.margin_percent)
+    sections: list[tuple[str, str, Sequence[Block]]] = [("chart", "Change of every problem", [chart])]
+    for place, one in enumerate([changed_table(comparison, each) for each in OUTCOMES] + lists(comparison)):
+        left = [Note(f"The first {_MOST} are listed; --json has all.")] if len(one.rows) > _MOST else []
+        parts = (f"list-{place}", f"{one.caption.capitalize()} ({len(one.rows):,})")
+        sections += [(*parts, [replace(one, rows=one.rows[:_MOST]), *left])] if one.rows else []
+    return page(
+        f"{comparison.new.name} against {comparison.old.name}",
+        [Note("", badges=counts), Note(said), Facts([*first, *facts(comparison, outcomes=False)])],
+        sections if chart else sections[1:],
     )
 
 
@@ -72,7 +73,11 @@ def _chart(problems: Sequence[ProblemChange], margin: float) -> Markup:
         low, middle, high = (1 + at / 100 for at in (one.change.low, one.change.percent, one.change.high))
         plot.add("line", css=f"whisker {css}", x1=x, x2=x, y1=plot.y(low), y2=plot.y(high), title=title)
         plot.dot(f"change {css}", (place, middle), 2.4, title)
-    return plot.svg(f"Change of time of {len(ordered)} problems with intervals")
+    keys = [(outcome, dot_key(_CSS[outcome])) for outcome in OUTCOMES]
+    said = (("vertical line: 95 % interval", Markup("")), (f"grey band: within {margin:g} %", Markup("")))
+    chart = plot.svg(f"Change of time of {len(ordered)} problems with intervals") + legend([*keys, *said])
+    about = {"role": "group", "aria_label": "Change of every problem"}
+    return element("figure", css="wide", tabindex=0, inside=chart, **about)
 
 
 def _ticks(least: float, most: float, y: Scale) -> list[float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tile_oracle.errors import HarnessError, RecordError
 from tile_oracle.history.summary import VERDICT, RunSummary, summarize
-from tile_oracle.night.history import Entry, read_history
+from tile_oracle.night.nights import Entry, read_history
 from tile_oracle.terminal.progress_line import steps
 
 _DEEPEST = 7

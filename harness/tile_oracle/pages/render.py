@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from tile_oracle.pages.tables import Block
 from tile_oracle.pages.words import LONGEST, kernel_words, one_line
 
 _HERE = Path(__file__).parent
@@ -42,6 +43,11 @@ def render(
             **values,
         )
     )
+
+
+def page(title: str, top: Sequence[Block], sections: Sequence[tuple[str, str, Sequence[Block]]]) -> str:
+    """Returns a page of blocks. top: below the title. sections: id, heading and blocks of each."""
+    return render(_HERE, "page.html", title=title, top=top, sections=sections)
 
 
 @functools.cache

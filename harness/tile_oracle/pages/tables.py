@@ -122,21 +122,33 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph. scale: whether the scale of shades follows."""
+    """A paragraph. badges: (text, css) before it. scale: whether the scale of shades follows."""
 
     text: str
     scale: bool = False
+    css: str = "note"
+    badges: Sequence[tuple[str, str]] = ()
 
     kind: ClassVar[str] = "note"
 
 
 @dataclass(frozen=True)
 class Notes:
-    """A list of sentences."""
+    """A list of sentences. places: their numbers, of a list that is numbered."""
 
     lines: Sequence[str]
+    places: Sequence[int] = ()
 
     kind: ClassVar[str] = "notes"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and their values."""
+
+    pairs: Sequence[tuple[str, str]]
+
+    kind: ClassVar[str] = "facts"
 
 
 @dataclass(frozen=True)
@@ -148,7 +160,7 @@ class Figures:
     kind: ClassVar[str] = "figures"
 
 
-Block = Table | Note | Notes | Figures | Markup
+Block = Table | Note | Notes | Facts | Figures | Markup
 """A part of a section; markup is shown as it is."""
 
 
