@@ -20,10 +20,8 @@ import pandas as pd
 from tile_oracle.arch import load_arch
 from tile_oracle.commands.evaluate import overlap_with, picker_for, rank_recorded
 from tile_oracle.errors import HarnessError, ModelError
-from tile_oracle.evaluation import compare as comparisons
 from tile_oracle.evaluation import evaluate as evaluations
-from tile_oracle.evaluation.compare import Comparison
-from tile_oracle.evaluation.evaluate import Evaluation
+from tile_oracle.evaluation.evaluate import Comparison, Evaluation
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.files.atomic_file import write_atomically
@@ -235,7 +233,7 @@ def compare(old: Judged, new: Judged, records: pd.DataFrame) -> Comparison:
     """
     pickers = [picker_for(str(one), records) for one in (old, new) if not isinstance(one, pd.DataFrame)]
     in_sample = {name for one in pickers for name in overlap_with(one, records).problems}
-    return comparisons.compare(records, evaluate(old, records), evaluate(new, records), in_sample=in_sample)
+    return evaluations.compare(records, evaluate(old, records), evaluate(new, records), in_sample=in_sample)
 
 
 def pick(

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.commands.arguments import add_arguments, argument_table
-from tile_oracle.commands.json_output import STDOUT
+from tile_oracle.terminal.argument_table import STDOUT, add_arguments, argument_table
 
 TABLE = argument_table(
     """

@@ -14,11 +14,11 @@ import pytest
 from tile_oracle.arch import known_archs
 from tile_oracle.cli import main
 from tile_oracle.commands import kernels
-from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.operation import Kind
 from tile_oracle.pool import explain_pool_of_kind, kernel_pool
 from tile_oracle.pool.kernel_filter import filter_fields
+from tile_oracle.terminal.argument_table import add_arguments
 
 CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 

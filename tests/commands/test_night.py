@@ -10,8 +10,14 @@ from tests.pytest_project import TWO_KERNELS, Project
 from tests.samples import slow
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
-from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
-from tile_oracle.night.state import NightState, Unfinished
+from tile_oracle.night.nights import (
+    Entry,
+    NightState,
+    Unfinished,
+    add_to_history,
+    history_lines,
+    read_history,
+)
 from tile_oracle.session.outcome import Outcome
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.commands import problems
-from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import HarnessError, ProblemSetError
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
+from tile_oracle.terminal.argument_table import add_arguments
 from tile_oracle.terminal.plain_text import plain_output
 
 

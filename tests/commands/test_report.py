@@ -12,7 +12,6 @@ import pytest
 
 from tests.report.records_factory import accepted, some_problems, some_run
 from tile_oracle.commands import report
-from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.judge.baseline_file import save_baseline
 from tile_oracle.judge.picker import Origin
@@ -20,6 +19,7 @@ from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.report.data import ReportData, RunInfo, analyse
 from tile_oracle.report.files import write_report
+from tile_oracle.terminal.argument_table import add_arguments
 
 PROBLEMS = some_problems(5)
 RECORDS, RANKINGS = some_run(PROBLEMS, 6, failures=0.0)

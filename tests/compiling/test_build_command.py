@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from tile_oracle.commands import build
-from tile_oracle.commands.arguments import add_arguments, argument_table
 from tile_oracle.commands.kernel_choice import own_kernels
 from tile_oracle.commands.kinds import KINDS
 from tile_oracle.compiling import native
@@ -22,6 +20,7 @@ from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Kind
+from tile_oracle.terminal.argument_table import add_arguments, argument_table
 
 
 @pytest.fixture(autouse=True)
@@ -48,24 +47,6 @@ def test_a_pool_becomes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert f"{len(pool)} kernels built ({len(pool)} compiled, 0 from the cache), 0 failed" in out
     assert f"made: {len(pool)} kernels; use it with --build-dir" in out
-
-
-def test_a_large_build_says_first_how_long_it_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build, "_LARGE", 7)
-    monkeypatch.setattr(build, "_LEAST_LOOKED_AT", 3)
-    words = ("--kernel-set", "tiny", "--jobs", 1)
-    assert tile_oracle_build("-o", tmp_path / "made", *words) == 0
-    first, then, *_ = capsys.readouterr().err.splitlines()
-    assert first == "8 kernels to compile: 3 of them first, to see how long they take"
-    assert re.fullmatch(
-        r"this will take about 0:\d\d to 0:\d\d with 1 compiler at once; --problem-set SETS builds what .*",
-        then,
-    )
-    assert len(names_in(tmp_path / "made")) == 8
-    assert tile_oracle_build("-o", tmp_path / "again", *words) == 0
-    assert "this will take" not in capsys.readouterr().err, "all are in the cache"
 
 
 def test_kinds_come_from_words_or_from_problem_sets(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ import pytest
 from tests.measured_tables import gfx950_folder
 from tests.pytest_project import CLOCK_THAT_JUMPS
 from tests.warm_python import run_warm
-from tile_oracle.commands.arguments import add_arguments
 from tile_oracle.commands.table import named_command
+from tile_oracle.terminal.argument_table import add_arguments
 from tile_oracle.terminal.documentation import TITLES
 
 ROOT = Path(__file__).resolve().parents[2]

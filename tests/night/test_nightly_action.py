@@ -14,7 +14,7 @@ import pytest
 
 from tests.night.action_steps import defaults_of, filled, steps_of
 from tests.pytest_project import CLOCK_THAT_JUMPS, KERNELS, PROBLEMS, TWO_KERNELS, Project
-from tile_oracle.night.state import NightState, Unfinished
+from tile_oracle.night.nights import NightState, Unfinished
 from tile_oracle.operation import operation_named
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tests.made_records import make_kernels, make_problems
 from tile_oracle.session.recording import Recording
-from tile_oracle.session.replay import Replay
+from tile_oracle.session.replay_session import Replay
 
 
 def test_no_copy_or_slice_keeps_the_records_alive() -> None:

@@ -12,7 +12,7 @@ from tile_oracle.errors import HarnessError, RuleError
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
-from tile_oracle.session.pairs import read_pairs
+from tile_oracle.session.plan import read_pairs
 
 PROBLEM = "forward-fp32-n1-c8-k8-i6x6-f3x3"
 OTHER = "forward-fp32-n1-c16-k16-i5x5-f1x1"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded
 from tile_oracle.errors import HarnessError
-from tile_oracle.session.project_defaults import default_arguments
+from tile_oracle.session.option_names import default_arguments
 
 SHIPPED = ("--problem-set", SET, "--target", "replay")
 

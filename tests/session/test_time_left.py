@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.session.time_left import Measured, Work, expected_times, fit_pair_time, time_left_s
+from tile_oracle.session.time_left import Measured, Work, beyond_s, expected_times, fit_pair_time, time_left_s
 
 PAIRS = st.integers(1, 5_000)
 FLOPS = st.floats(1.0, 1e13)
@@ -95,3 +95,9 @@ def test_larger_problems_and_more_kernels_are_expected_to_take_longer() -> None:
     large, small = "forward-fp32-n8-c64-k64-i56x56-f3x3-p1", "forward-fp32-n1-c8-k8-i6x6-f3x3"
     times = expected_times({small: 10, large: 10, "forward-fp32-n1-c16-k16-i5x5-f1x1": 15})
     assert sorted(times, key=lambda name: times[name]) == [small, "forward-fp32-n1-c16-k16-i5x5-f1x1", large]
+
+
+def test_larger_problems_may_take_as_long_as_the_largest_measured_ones_rate_says() -> None:
+    assert beyond_s([Work(10, 2e12)], 1e12, 1.0) == pytest.approx(10 * 5 * 1e12 / 0.5e12)
+    assert beyond_s([Work(10, 1e12)], 2e12, 1.0) == 0.0
+    assert beyond_s([Work(10, 1e12)], 0.0, 0.0) == 0.0, "nothing is known"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 
-from tile_oracle.session.time_spent import where_time_went
+from tile_oracle.session.time_left import where_time_went
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
-from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, argument_table, take_source
+from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, take_source
 from tile_oracle.commands.kernel_choice import kinds_to_build, own_kernels
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernel
 from tile_oracle.commands.kinds import KINDS
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import REFUSE, Builder
 from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource
-from tile_oracle.compiling.prebuild import PrebuiltReport, Progress, build_all, prebuild
+from tile_oracle.compiling.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
@@ -27,6 +26,7 @@ from tile_oracle.operation import operation_names
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.process.cores import usable_cores
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.progress_line import ProgressLine, clock
 
@@ -34,11 +34,8 @@ EXAMPLES = """\
 examples:
   tile-oracle build -o kernels-v3 --isa x86-64-v3 --problem-set forward_smoke,bwd_data_smoke
                                                                     what these problem sets need
-  tile-oracle build -o kernels-v3 --isa x86-64-v3                   the default pool: forward, bf16, 2D
   tile-oracle build -o gemms --op gemm --layout rcr,rrr --dtype bf16 --isa x86-64-v3
   pytest --problem-set forward_smoke --build-dir kernels-v3         on the other machine: no compiler needed
-  tile-oracle build -o ck --arch gfx950 --ck-tile composable_kernel --kernel-set profiler
-                                                                    CK Tile's own kernels
   tile-oracle build -o mine --arch sm_90 --kernels my_kernels.py    kernels written in Triton
   tile-oracle build -o few --arch sm_90 --kernels few.json          the list of `tile-oracle pool portfolio`
 
@@ -47,10 +44,6 @@ instruction sets:
 """
 
 _LOGS_SHOWN = 10
-_LARGE, _LEAST_LOOKED_AT = 500, 8
-"""Kernels from which on a build says its time in advance, and least number of those that it looks at."""
-_KNOWN_TO = 1.3
-"""A factor to which some kernels tell the time of all."""
 _LOG_LINES_SHOWN = 8
 
 
@@ -81,12 +74,12 @@ def run(args: argparse.Namespace) -> int:
     """Builds, reports, and returns 1 when a kernel did not compile, or what `verified_status` says.
     Raises HarnessError."""
     source = open_kernel_source(args.arch, take_source(args, args.ck_tile))
-    kernels, jobs = _pool(args, source), usable_cores() if args.jobs is None else args.jobs
+    kernels = _pool(args, source)
     with Builder(
         arch=args.arch,
         toolchain=args.toolchain,
         build_dir=args.build_dir,
-        jobs=jobs,
+        jobs=usable_cores() if args.jobs is None else args.jobs,
         isa=args.isa,
         timeout_s=args.compile_timeout,
         runs_here=False,
@@ -95,8 +88,6 @@ def run(args: argparse.Namespace) -> int:
     ) as builder:
         native = source.implementation == NATIVE
         kernels, left_out = (kernels, []) if native else _in_source(source, kernels)
-        for told in _long_build(builder, kernels, jobs, asks_all=args.problem_set is None):
-            print(told, file=sys.stderr, flush=True)
         with ProgressLine(sys.stderr) as line:
             report = prebuild(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
         source.describe_in(args.output)
@@ -111,24 +102,6 @@ def run(args: argparse.Namespace) -> int:
         said = verified_lines(verified) if verified else []
         print("\n".join([*left_out, *said, describe_report(report, builder)]))
     return 1 if report.failed else verified_status(verified)
-
-
-def _long_build(builder: Builder, kernels: Sequence[Kernel], jobs: int, *, asks_all: bool) -> Iterator[str]:
-    """Yields how long a large build will take, by some of its kernels, which are compiled first; and what is
-    shorter. asks_all: for no problem set. Raises BuildError."""
-    missing = [kernel for kernel in kernels if builder.needs_compiler(kernel)]
-    if len(missing) <= _LARGE:
-        return
-    looking = max(_LEAST_LOOKED_AT, 2 * jobs)
-    yield f"{len(missing):,} kernels to compile: {looking} of them first, to see how long they take"
-    began = time.monotonic()
-    build_all(builder, missing[:: len(missing) // looking][:looking])
-    expected_s = (time.monotonic() - began) / looking * (len(missing) - looking)
-    fewer = "; --problem-set SETS builds what the problems in hand need" if asks_all else ""
-    yield (
-        f"this will take about {clock(expected_s / _KNOWN_TO)} to {clock(expected_s * _KNOWN_TO)} with "
-        f"{jobs} compiler{'s' * (jobs > 1)} at once{fewer}"
-    )
 
 
 def _pool(args: argparse.Namespace, source: KernelSource) -> list[Kernel]:

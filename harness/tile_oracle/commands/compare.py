@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from tile_oracle.commands.arguments import AS_JSON, argument_table
-from tile_oracle.commands.json_output import STDOUT, put_json, put_text
+from tile_oracle.commands.arguments import AS_JSON
+from tile_oracle.commands.json_output import put_json, put_text
 from tile_oracle.errors import HarnessError
+from tile_oracle.terminal.argument_table import STDOUT, argument_table
 from tile_oracle.terminal.documentation import page
 
 FAIL_ON = ("slower", "cannot-tell", "oracle-changed", "pick-changed", "lost", "failing", "gone")

@@ -9,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 
 from tile_oracle.commands.evaluate import overlap_with, picker_for, rank_recorded, training_lines
-from tile_oracle.commands.json_output import STDOUT, put_json, put_text
+from tile_oracle.commands.json_output import put_json, put_text
 from tile_oracle.comparison.page import comparison_html
 from tile_oracle.comparison.paragraph import open_pairs, paragraph
 from tile_oracle.comparison.wording import markdown, terminal_lines
-from tile_oracle.evaluation.compare import Comparison, compare
-from tile_oracle.evaluation.evaluate import evaluate
+from tile_oracle.evaluation.evaluate import Comparison, compare, evaluate
 from tile_oracle.record.dataset import load_records
 from tile_oracle.session.outcome import Outcome
+from tile_oracle.terminal.argument_table import STDOUT
 from tile_oracle.terminal.counts import count
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tile_oracle.commands.arguments import BUILD_DIR, ONLY_JSON, argument_table
+from tile_oracle.commands.arguments import BUILD_DIR, ONLY_JSON
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.compiling import gpu_toolchain
 from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
@@ -40,6 +40,7 @@ from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.targets.device_state import why_not_readable
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.targets.resolve import amd_targets
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.version import __version__
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP, argument_table
-from tile_oracle.commands.json_output import STDOUT, put_json
+from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP
+from tile_oracle.commands.json_output import put_json
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.folder_model import Folders, pool_recorded
@@ -26,6 +26,7 @@ from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
+from tile_oracle.terminal.argument_table import STDOUT, argument_table
 from tile_oracle.terminal.documentation import page
 from tile_oracle.training.extrapolation import extrapolating_picks
 from tile_oracle.training.trained_on import Overlap, overlap
@@ -34,7 +35,6 @@ from tile_oracle.training.training_range import TrainingRange
 EXAMPLES = """\
 examples:
   tile-oracle model evaluate models/mine measured.parquet
-  tile-oracle model evaluate models/mine measured.parquet --json figures.json
   tile-oracle model evaluate picks.csv measured.parquet          a published file of picks in place of a model
   tile-oracle model evaluate grouped_conv_forward_bf16_sm_90     the card of a shipped model, as Markdown
 

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from tile_oracle.commands.arguments import DEFAULT_KERNEL_SET, ONLY_JSON, argument_table
+from tile_oracle.commands.arguments import DEFAULT_KERNEL_SET, ONLY_JSON
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_choice import kernels_to_export
 from tile_oracle.commands.problem_arguments import problems_of_arguments
@@ -25,24 +25,17 @@ from tile_oracle.selector.ck_tile_parity import HEADER, ck_tile_parity
 from tile_oracle.selector.export import export_model, file_stem
 from tile_oracle.selector.fmha_parity import fmha_parity, is_fmha
 from tile_oracle.selector.parity import MOST_PROBLEMS, Parity, own_export, problems_like
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.documentation import page
 
 EXAMPLES = f"""\
 examples:
   tile-oracle model export grouped_conv_forward_bf16_gfx950 -o selector
   tile-oracle model export models/mine -o selector --kernel-set default
-  tile-oracle model export models/mine -o selector --kernels names.txt
   make -C selector && selector/build/pick selector/forward_bf16_2d.selector N=8 C=64 K=64 Hi=56 Wi=56
   tile-oracle model export models/mine --check                  the model against an export made now
-  tile-oracle model export models/mine forward_validation_300 --check --export selector    made before
   tile-oracle model export gemm_universal_fp8_gfx950 --check --ck-tile ~/composablekernel --kernel-set default
-  tile-oracle model export models/fmha_fwd_gfx950/model_tflops.lgbm --check --ck-tile ~/composablekernel
   tile-oracle model export models/fmha_bf16_gfx950 --check --c-predictor model_tflops_bf16.c
-
-The kernels are those that the model was trained on, unless a rule set or a file of names (one per line) is
-given. A file of names is the list of a dispatcher's own functions: names that the model cannot rank are
-reported and never picked. The folder builds with any C++20 compiler and needs neither Python nor LightGBM;
-its README.md explains how to use it.
 
 --check compares every score and pick of the whole pool; the first that differ are named with both values.
 Without problems, up to {MOST_PROBLEMS} of the shipped sets are taken, in the model's data type. The status

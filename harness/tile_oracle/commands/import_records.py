@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import argument_table
 from tile_oracle.commands.json_output import write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file, write_records
@@ -23,6 +22,7 @@ from tile_oracle.operation import operation_names
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
 from tile_oracle.record.schema import op_of
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.progress_line import steps
@@ -31,7 +31,6 @@ EXAMPLES = f"""\
 examples:
   tile-oracle runs import benchmark.csv --arch gfx950 -o gfx950.parquet     and gfx950_problems.csv
   tile-oracle runs import a.csv b.json run.log --arch gfx950 -o all.parquet
-  tile-oracle runs import benchmark.csv --arch gfx950 --trust-unverified -o as_published.parquet
 
 A row has a kernel's name (kernel, kernel_name or name), the dimensions of its problem (N C K Hi Wi Y X, or
 M N K) and latency_ms (or latency_us, time(ns), ...). All that it states besides must hold: its status,

@@ -13,9 +13,7 @@ import msgspec
 from tile_oracle.errors import RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
-
-STDOUT = Path("-")
-"""The FILE that means standard output."""
+from tile_oracle.terminal.argument_table import STDOUT
 
 
 def progress_stream(args: argparse.Namespace) -> TextIO:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tile_oracle.arch import Arch, known_archs, load_arch
 from tile_oracle.commands import kernel_pools
-from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, ONLY_JSON, TOOLCHAIN, argument_table
+from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, ONLY_JSON, TOOLCHAIN
 from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_code import show_code
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
@@ -26,29 +26,23 @@ from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name, tiled
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.pool import explain_pool_of_kind, list_rule_sets, load_rule_set
 from tile_oracle.pool.kernel_filter import filter_fields
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.text_table import text_table
 
 _EXAMPLES = """\
 examples:
   tile-oracle pool list                                      counts of the default set, each architecture
-  tile-oracle pool list --arch cpu --direction forward --dtype bf16 --ndim 2
-                                                           one kind of problem: a table of tile x pipeline
   tile-oracle pool list --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list
                                                            the names that pass a filter, one per line
   tile-oracle pool list --arch gfx950 --refused              what the rules propose and gfx950 refuses
-  tile-oracle pool list --op gemm --arch gfx950              GEMM kernels by data type and layout
   tile-oracle pool list --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --facts
                                                            compile them: registers, LDS, spills, occupancy
-  tile-oracle pool list --arch gfx950 --kernel-filter "tile_m==16 and pipeline=='compv4'" --verify
-                                                           compile them, and verify the waits in their code
   tile-oracle pool list --kernels my_kernels.py --arch gfx950 --verify --sample 20
-                                                           the same for 20 kernels written in Triton
-  tile-oracle pool list --verify kernel.s                    the same for assembly or a code object
+                                                           verify the waits of 20 kernels in Triton
   tile-oracle pool list --diff kernels-old kernels-new       what changed between two folders of a build
   tile-oracle pool list grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and which architectures allow it
-  tile-oracle pool list --features grouped_conv_97           what the published models read of a pair
 
 a rule set of your own (--kernel-set mine.json; the shipped ones are kernels/rules/*.json):
   {"blocks": [{"arch": ["cpu"], "pipeline": ["mem", "compv3"],

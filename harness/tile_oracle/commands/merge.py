@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 
-from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, argument_table
+from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP
 from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import RecordError
+from tile_oracle.terminal.argument_table import argument_table
 
 EXAMPLES = """\
 examples:
   tile-oracle runs merge reports/monday reports/tuesday -o measured.parquet
-  tile-oracle runs merge measured.parquet reports/wednesday -o measured.parquet    add to an existing file
   tile-oracle runs merge --align oracle.parquet reports/new_kernels -o both.parquet   a pool that grew
   tile-oracle runs merge reports/my_run --format oracle -o oracle.parquet          what sessions replay
   tile-oracle runs merge measured.parquet --format oracle --model models/mine --problem-set forward_smoke

@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tile_oracle.commands.arguments import argument_table
 from tile_oracle.commands.skeletons import KERNELS, OPERATION
 from tile_oracle.errors import OperationError
 from tile_oracle.operation import operation_names
 from tile_oracle.operation.field_names import RECORD_COLUMNS
+from tile_oracle.terminal.argument_table import argument_table
 
 EXAMPLES = """\
 examples:

@@ -20,14 +20,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tile_oracle.commands.arguments import argument_table
 from tile_oracle.errors import HarnessError
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.judge.verdict import NO_MODEL
-from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
-from tile_oracle.night.state import NightState, Unfinished
+from tile_oracle.night.nights import (
+    Entry,
+    NightState,
+    Unfinished,
+    add_to_history,
+    history_lines,
+    read_history,
+)
 from tile_oracle.session.option_names import PREFIX
 from tile_oracle.session.outcome import STEP_SUMMARY, Outcome
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, argument_table
+from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP
 from tile_oracle.commands.open_registry import REGISTRY, open_registry, outside_note, say_models
 from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, winner, write_table
@@ -20,18 +20,15 @@ from tile_oracle.foreign.aiter import Winner
 from tile_oracle.problem import Problem
 from tile_oracle.registry import Pick
 from tile_oracle.registry.rankers import Candidates
+from tile_oracle.terminal.argument_table import argument_table
 
 EXAMPLES = """\
 examples:
   tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
   tile-oracle pick N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --arch gfx950 --top 3
-  tile-oracle pick forward_smoke --arch gfx950 --json
   tile-oracle pick forward_smoke --arch gfx950 --ck-tile ~/composable_kernel
-  tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --predictions --top 5
   tile-oracle pick forward_smoke --predictions --model models/mine --kernels names.txt --json
   tile-oracle pick gemm-bf16-rcr-m16-n4096-k4096 --search --model models/my_gemm
-
---arch picks for an architecture that this machine need not have.
 
 --predictions lists the kernels that the model was trained on, on gfx950 unless --arch or the model says
 otherwise; --kernel-set or --kernels names others. Those that the architecture refuses have the reason.

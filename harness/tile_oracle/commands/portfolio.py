@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP, argument_table
-from tile_oracle.commands.json_output import STDOUT, put_json, write_text
+from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP
+from tile_oracle.commands.json_output import put_json, write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.evaluation.portfolio import (
     PoolEfficiencies,
@@ -29,6 +29,7 @@ from tile_oracle.pages.words import short_name
 from tile_oracle.pool.named_kernels import may_be_listed, named_kernels_json
 from tile_oracle.problem import kind_text
 from tile_oracle.record.dataset import load_records
+from tile_oracle.terminal.argument_table import STDOUT, argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table

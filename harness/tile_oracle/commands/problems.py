@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from tile_oracle.commands.arguments import ONLY_JSON, argument_table
+from tile_oracle.commands.arguments import ONLY_JSON
 from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.foreign.miopen_driver import driver_command
@@ -25,6 +25,7 @@ from tile_oracle.problem_set import (
     load_problem_set,
     reading_notes,
 )
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.plain_text import as_text
 from tile_oracle.terminal.text_table import text_table
@@ -33,8 +34,6 @@ EXAMPLES = """\
 examples:
   tile-oracle problems                              all shipped sets, one line each
   tile-oracle problems forward_smoke                what is in one set, and where it comes from
-  tile-oracle problems ./my_shapes.csv              the same for a file of your own
-  tile-oracle problems forward_smoke --ids          only the ids, one per line
   tile-oracle problems layers.txt -o layers.csv     MIOpenDriver command lines as a problem set
   tile-oracle problems forward_smoke --miopen       command lines that run the problems in MIOpen
 

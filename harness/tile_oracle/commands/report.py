@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from tile_oracle.commands.arguments import ONLY_JSON, argument_table
+from tile_oracle.commands.arguments import ONLY_JSON
 from tile_oracle.commands.json_output import print_json
+from tile_oracle.terminal.argument_table import argument_table
 
 EXAMPLES = """\
 examples:

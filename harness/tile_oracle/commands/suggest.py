@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.arguments import ONLY_JSON, argument_table
+from tile_oracle.commands.arguments import ONLY_JSON
 from tile_oracle.commands.json_output import print_json, write_text
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
@@ -22,11 +22,11 @@ from tile_oracle.problem_set import load_problem_set
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import problems_of
+from tile_oracle.terminal.argument_table import argument_table
 
 EXAMPLES = """\
 examples:
   tile-oracle runs suggest measured.parquet --budget 100
-  tile-oracle runs suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
   tile-oracle runs suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
   tile-oracle runs suggest measured.parquet --model models/mine --adapt --budget 200 --csv few.csv
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from tile_oracle.commands.arguments import Argument
+from tile_oracle.terminal.argument_table import Argument
 
 
 class CommandModule(Protocol):

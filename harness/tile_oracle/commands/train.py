@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, argument_table
+from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP
 from tile_oracle.commands.json_output import print_json, progress_stream
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.record.dataset import load_records
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table
@@ -39,14 +40,12 @@ recipes:
 
 examples:
   tile-oracle model train reports/my_run -o models/mine   the recipe that suits the records
-  tile-oracle model train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
   tile-oracle model train models/mine/training.parquet -o models/fast --imitate models/mine    native picks
   tile-oracle model train reports/a reports/b --problem-set forward_smoke -o models/mine   a model to ship
   tile-oracle model train OLD/training.parquet SET.parquet --problem-set SET --warm-start OLD --also X -o NEW
                                          grows a shipped model by measurements of another compiler or device
-  pytest --problem-set forward_smoke --target replay --model mine                 gates it
 
 Recipes that read metrics of binaries store them in the folder: see {page("heuristic")}.
 """

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, argument_table
+from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP
 from tile_oracle.commands.json_output import write_text
 from tile_oracle.commands.open_registry import REGISTRY, open_registry
 from tile_oracle.commands.problem_arguments import problems_of_arguments
@@ -28,6 +28,7 @@ from tile_oracle.record.final import final_measurements
 from tile_oracle.registry import Registry
 from tile_oracle.session.option_names import in_full
 from tile_oracle.session.options import duration_s
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.progress_line import wait
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
@@ -35,109 +36,80 @@ class Column:
     meaning: str
 
 
-_HEAD = (
-    Column("run", pa.string(), "name of the run: the report folder's name"),
-    Column("time", pa.timestamp("us", tz="UTC"), "when the measurement ended"),
-    Column("harness_version", pa.string(), "version of tile-oracle that measured"),
-    Column("round", pa.int8(), "0: sweep over every pair; 1: leaders measured again, interleaved"),
-    Column("op", pa.string(), "the operation's name, such as grouped_conv or gemm"),
-    Column("problem", pa.string(), "the problem's id; the problem's own columns follow"),
-)
-_TAIL = (
-    Column("status", pa.string(), "one of " + ", ".join(STATUSES)),
-    Column(
-        "detail",
-        pa.string(),
-        "why the status is not ok: signal, exit code, first wrong value, end of the log; or twin of NAME",
-    ),
-    Column("latency_ms", pa.float64(), "median of the samples, milliseconds; null unless ok or noisy"),
-    Column("latency_min_ms", pa.float64(), "fastest sample, milliseconds"),
-    Column("spread", pa.float64(), "interquartile range of the samples / their median"),
-    Column("samples", pa.int64(), "timed samples, warm-up not counted"),
-    Column(
-        "precision",
-        pa.float64(),
-        "half-width of the median's 95 % interval / the median; below six samples half their range / the "
-        "median; null for one sample and in older records",
-    ),
-    Column(
-        "sampling",
-        pa.string(),
-        "full: until the median was precise; coarse: a few samples, for it cannot be among the fastest; "
-        "exact: --samples; censored: one, its first checked run, for it had lost by --far-behind; null in "
-        "older records",
-    ),
-    Column(
-        "at_least_ms",
-        pa.float64(),
-        "the least time of a kernel that had lost by its first checked run, whose time latency_ms is; null: "
-        "the time is known",
-    ),
-    Column(
-        "aligned",
-        pa.float64(),
-        "what `tile-oracle runs merge --align` multiplied the times by; null: they are as measured",
-    ),
-    Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
-    Column(
-        "check",
-        pa.string(),
-        "full: every value compared; of older records also product (every value, by products with random "
-        "integers) and spot (check_points values); none: not reached",
-    ),
-    Column("check_points", pa.int64(), "output values compared with the exact result"),
-    Column("busy_ms", pa.float64(), "warm-up and timed runs together, by the device's own clock"),
-    Column(
-        "check_ms",
-        pa.float64(),
-        "checks, without the runs that are samples, by the host's clock; null in older records",
-    ),
-    Column(
-        "build_wait_ms",
-        pa.float64(),
-        "time before it in which the device had nothing to run, because kernels were being compiled; null in "
-        "older records",
-    ),
-    Column("cache", pa.string(), "cold: caches flushed before each timed run; warm or null: not"),
-    Column("clock_mhz", pa.int64(), "GPU: clock of the compute units at about that time"),
-    Column("memory_clock_mhz", pa.int64(), "GPU: clock of the memory"),
-    Column("temperature_c", pa.int64(), "GPU: temperature, degrees Celsius"),
-    Column("power_w", pa.float64(), "GPU: power drawn, watts"),
-    Column("throttled", pa.string(), "GPU: what held the clocks back meanwhile; empty: nothing"),
-    Column("target", pa.string(), "where it ran: cpu, or the architecture of a GPU, such as gfx950 or sm_90"),
-    Column("arch", pa.string(), "architecture that the kernel was built for"),
-    Column(
-        "implementation",
-        pa.string(),
-        "whose kernel: native, ck_tile, triton or a library's name; null in older records",
-    ),
-    Column("device", pa.string(), "the device's own name"),
-    Column("driver", pa.string(), "driver or operating system kernel version"),
-    Column("toolchain", pa.string(), "compiler and version"),
-    Column("flags", pa.string(), "compiler flags, joined by spaces"),
-    Column(
-        "source_hash", pa.string(), "hash of source, flags and toolchain: equal hashes are equal binaries"
-    ),
-    Column("binary_bytes", pa.int64(), "size of the binary"),
-    Column(
-        "vgprs",
-        pa.int64(),
-        "GPU: vector registers of a work-item, accumulators included; on NVIDIA: registers",
-    ),
-    Column("agprs", pa.int64(), "gfx950: accumulator registers of a work-item"),
-    Column("sgprs", pa.int64(), "gfx950: scalar registers of a wave"),
-    Column("lds_bytes", pa.int64(), "GPU: LDS (shared memory) of a workgroup, static and dynamic"),
-    Column("scratch_bytes", pa.int64(), "GPU: private memory of a work-item"),
-    Column("spills", pa.int64(), "GPU: registers that did not fit (NVIDIA: words of the stack frame)"),
-    Column("workgroups_per_cu", pa.int64(), "GPU: workgroups that a compute unit holds at once"),
-    Column("waves_per_cu", pa.int64(), "GPU: their waves (warps)"),
-    Column(
-        "loop_matrix_instructions",
-        pa.int64(),
-        "GPU: matrix instructions in the body of the main loop: of one or several steps of tile_k",
-    ),
-    Column("seed", pa.int64(), "seed of the input data"),
-)
+_TYPES = {
+    "text": pa.string(),
+    "number": pa.float64(),
+    "count": pa.int64(),
+    "int8": pa.int8(),
+    "time": pa.timestamp("us", tz="UTC"),
+}
+
+
+def _columns(table: str) -> tuple[Column, ...]:
+    """Reads rows of a column's name, its type, two spaces, and its meaning, which may go on in indented
+    lines."""
+    rows = (re.split(r"\s+", row, maxsplit=2) for row in re.split(r"\n(?=\S)", table.strip()))
+    return tuple(Column(name, _TYPES[kind], " ".join(meaning.split())) for name, kind, meaning in rows)
+
+
+_HEAD = _columns("""
+run text  name of the run: the report folder's name
+time time  when the measurement ended
+harness_version text  version of tile-oracle that measured
+round int8  0: sweep over every pair; 1: leaders measured again, interleaved
+op text  the operation's name, such as grouped_conv or gemm
+problem text  the problem's id; the problem's own columns follow
+""")
+_TAIL = _columns(f"""
+status text  one of {", ".join(STATUSES)}
+detail text  why the status is not ok: signal, exit code, first wrong value, end of the log; or twin of NAME
+latency_ms number  median of the samples, milliseconds; null unless ok or noisy
+latency_min_ms number  fastest sample, milliseconds
+spread number  interquartile range of the samples / their median
+samples count  timed samples, warm-up not counted
+precision number  half-width of the median's 95 % interval / the median; below six samples half their range
+    / the median; null for one sample and in older records
+sampling text  full: until the median was precise; coarse: a few samples, for it cannot be among the
+    fastest; exact: --samples; censored: one, its first checked run, for it had lost by --far-behind; null
+    in older records
+at_least_ms number  the least time of a kernel that had lost by its first checked run, whose time latency_ms
+    is; null: the time is known
+aligned number  what `tile-oracle runs merge --align` multiplied the times by; null: they are as measured
+tflops number  the problem's floating-point operations / latency_ms, in TFLOPS
+check text  full: every value compared; of older records also product (every value, by products with random
+    integers) and spot (check_points values); none: not reached
+check_points count  output values compared with the exact result
+busy_ms number  warm-up and timed runs together, by the device's own clock
+check_ms number  checks, without the runs that are samples, by the host's clock; null in older records
+build_wait_ms number  time before it in which the device had nothing to run, because kernels were being
+    compiled; null in older records
+cache text  cold: caches flushed before each timed run; warm or null: not
+clock_mhz count  GPU: clock of the compute units at about that time
+memory_clock_mhz count  GPU: clock of the memory
+temperature_c count  GPU: temperature, degrees Celsius
+power_w number  GPU: power drawn, watts
+throttled text  GPU: what held the clocks back meanwhile; empty: nothing
+target text  where it ran: cpu, or the architecture of a GPU, such as gfx950 or sm_90
+arch text  architecture that the kernel was built for
+implementation text  whose kernel: native, ck_tile, triton or a library's name; null in older records
+device text  the device's own name
+driver text  driver or operating system kernel version
+toolchain text  compiler and version
+flags text  compiler flags, joined by spaces
+source_hash text  hash of source, flags and toolchain: equal hashes are equal binaries
+binary_bytes count  size of the binary
+vgprs count  GPU: vector registers of a work-item, accumulators included; on NVIDIA: registers
+agprs count  gfx950: accumulator registers of a work-item
+sgprs count  gfx950: scalar registers of a wave
+lds_bytes count  GPU: LDS (shared memory) of a workgroup, static and dynamic
+scratch_bytes count  GPU: private memory of a work-item
+spills count  GPU: registers that did not fit (NVIDIA: words of the stack frame)
+workgroups_per_cu count  GPU: workgroups that a compute unit holds at once
+waves_per_cu count  GPU: their waves (warps)
+loop_matrix_instructions count  GPU: matrix instructions in the body of the main loop: of one or several
+    steps of tile_k
+seed count  seed of the input data
+""")
 
 _ARROW = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
 

@@ -47,7 +47,7 @@ from tile_oracle.session.models import (
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
-from tile_oracle.session.time_spent import where_time_went
+from tile_oracle.session.time_left import where_time_went
 from tile_oracle.training.extrapolation import extrapolating_picks
 from tile_oracle.version import __version__
 

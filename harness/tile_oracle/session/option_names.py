@@ -1,11 +1,13 @@
 """How the plugin's options are spelt: `--tile-oracle-NAME` always works, `--NAME` where nobody else has it.
 
 Only `--tile-oracle-NAME` is registered, and only in sessions: so no option of another plugin or of a conftest
-collides with one of ours. What is given as `--NAME` is respelt before pytest reads it.
+collides with one of ours. What is given as `--NAME` is respelt before pytest reads it. Defaults come from
+`[tool.tile-oracle]` in the project's pyproject.toml.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +21,7 @@ from tile_oracle.session.pytest_private import (
     registered_names,
     say_with_usage_errors,
 )
-from tile_oracle.terminal.did_you_mean import most_like
+from tile_oracle.terminal.did_you_mean import did_you_mean, most_like
 
 PREFIX = "--tile-oracle-"
 OPENING = tuple(name for name, option in OPTIONS.items() if option.opens)
@@ -59,7 +61,7 @@ class OptionNames:
 
     def open(self) -> None:
         """Respells what is given in short and registers what the run needs. Raises UsageError."""
-        from tile_oracle.session.project_defaults import default_arguments
+        from tile_oracle.session.option_names import default_arguments
 
         if self._shows_help:
             if self._asked & _SPELT_OPENING and not self._asked & _HELP:
@@ -133,7 +135,7 @@ def register_options(parser: pytest.Parser, spelt: Mapping[str, tuple[str, ...]]
     """Registers options in one group of `pytest --help`. spelt: name -> how it can be given."""
     group = parser.getgroup("tile-oracle", _GROUP)
     for name, spellings in spelt.items():
-        group.addoption(*spellings, dest=_dest(name), **OPTIONS[name].attributes())
+        group.addoption(*spellings, dest=_dest(name), **OPTIONS[name].attributes)
 
 
 def register_all_now(parser: pytest.Parser) -> None:
@@ -174,3 +176,50 @@ def in_full(args: Sequence[str], names: Collection[str] | None = None) -> list[s
         _Respelt(PREFIX + arg[2:]) if place < end and _name(arg) in ours else arg
         for place, arg in enumerate(args)
     ]
+
+
+_TABLE = "tool.tile-oracle"
+
+
+def default_arguments(folder: Path) -> list[str]:
+    """Returns the table's entries as command-line arguments, in the table's order; [] without a table.
+
+    folder: pytest's rootdir. Relative paths are relative to it. Raises HarnessError.
+    """
+    path = folder / "pyproject.toml"
+    try:
+        content = path.read_bytes()
+        if b"tile-oracle" not in content:
+            return []
+        table = tomllib.loads(content.decode("utf-8")).get("tool", {}).get("tile-oracle", {})
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, AttributeError):
+        return []  # pytest reads the same file and has the better message
+    if not isinstance(table, dict):
+        raise HarnessError(f"{path}: {_TABLE} must be a table of options")
+    return [argument for key, value in table.items() for argument in _arguments(path, key, value)]
+
+
+def _arguments(path: Path, key: str, value: object) -> list[str]:
+    where = f"{path}: [{_TABLE}] {key[:100]}"
+    if key not in OPTIONS:
+        hint = did_you_mean(key, OPTIONS, "`pytest --help` lists the options of tile-oracle")
+        raise HarnessError(f"{where} is no option: {hint}")
+    option = OPTIONS[key]
+    if option.opens:
+        raise HarnessError(
+            f"{where} cannot be a default, because every pytest run would be a session: give --{key} on the "
+            "command line"
+        )
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise HarnessError(f"{where} must be true or false, not {str(value)[:100]!r}")
+        return [f"--{key}"] if value else []
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(
+        isinstance(one, str | int | float) and not isinstance(one, bool) for one in values
+    ):
+        raise HarnessError(f"{where} must be a text, a number or a list of texts")
+    text = ",".join(map(str, values))
+    return [f"--{key}={path.parent / Path(text).expanduser() if option.is_path else text}"]

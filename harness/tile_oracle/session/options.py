@@ -1,21 +1,21 @@
 """The options of a session: one table, from which pytest's options are registered and read.
 
-A field of `SessionOptions` is an option. Its name without the unit is the option's, and its metadata has what
-`pytest --help`, [tool.tile-oracle] in pyproject.toml and docs/reference.md need.
+`pytest --help`, [tool.tile-oracle] in pyproject.toml and docs/reference.md come from the table, too. An
+option is a field of `SessionOptions`, of times with their unit.
 """
 
-# ruff: noqa: RUF009 - `_option` makes a dataclass field.
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import HarnessError
 from tile_oracle.session.outcome import ALLOWABLE, Outcome, read_allowed
 from tile_oracle.session.shards import Shard, read_shard
+from tile_oracle.terminal.argument_table import argument_table
 
 if TYPE_CHECKING:
     import pytest
@@ -108,289 +108,218 @@ def _several_models(option: str, text: str) -> str:
 # ---- the table --------------------------------------------------------------------------------------
 
 
+_TABLE = """
+What is measured:
+--problem-set SETS  measure these problem sets: names that `tile-oracle problems` lists, or paths of your own
+    files (CSV, MIOpenDriver command lines), separated by commas. The plugin's own sweep runs, beside the
+    tests that are named
+--kernel-set RULES  the candidates: default, full, full-tests, tiny, the path of a rule file; with --ck-tile
+    also profiler and tests (default: default; in a replay what was recorded)
+--kernel-filter EXPR  keep only kernels for which this holds, e.g. "tile_n >= 128 and pipeline == 'compv4'"
+--target NAME=auto  where kernels run: gfx950, gfx942, gfx90a, sm_90, cpu, or auto: what there is (default);
+    interpret: check kernels in Triton on small problems, without a GPU and without times; or replay: use the
+    measurements of --oracle or of the oracle shipped with the model
+--oracle FILE  replay these records: a file of `tile-oracle runs import` or `runs merge`, or a run's folder;
+    without --problem-set, all problems in it
+--pairs FILE  measure only the pairs of this CSV file (columns problem and kernel), such as `tile-oracle runs
+    suggest --csv` writes
+--shard I/N  only part I of N of the problems, balanced by expected time, for array jobs; `tile-oracle runs
+    merge` puts them together (docs/fleet.md)
+--fleet [ADDRESS=local]  measure on the devices of a Ray cluster, with -n N on N of them: its address, auto
+    (the cluster that this machine belongs to), or local (default): as -n with all of this machine's GPUs, or
+    its cores for --target cpu (docs/fleet.md)
+--fleet-match KIND=  with --fleet=ADDRESS: only devices of this kind, by their own name, in which * and ?
+    match any text (default: that of the first)
+Kernels and builds:
+--kernels SOURCES=  where the candidates come from, separated by commas: native (the kernels of --kernel-set,
+    the default); ck_tile=DIR: the same, of CK Tile; triton: those that ship; a Python file that declares
+    kernels in Triton; a folder of `tile-oracle build`; a .json list of `tile-oracle pool portfolio`; an
+    installed kernel source, NAME or NAME=ARGUMENT; a library: on sm_90 cublaslt (GEMM), cudnn (convolution,
+    attention) and torch (experts), on AMD's GPUs hipblaslt (GEMM) and miopen (convolution); cudnn=PATH says
+    where it is
+--library-algorithms N=100  at most N algorithms of a library for a problem: those of its own ranking, then
+    others
+--ck-tile DIR  on AMD's GPUs: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm
+    install (--kernels ck_tile=DIR); a checkout's configurations are --kernel-set profiler and --kernel-set
+    tests
+--toolchain NAME=auto  compiler: auto, zig, clang++, or a path; on cpu also g++, for AMD's GPUs rocm and
+    hipcc, for sm_90 nvcc
+--isa NAME=native  instruction set to compile for
+--build-dir DIR  where binaries are kept, or a folder that `tile-oracle build` made
+--build-jobs N  compilers at once (default: cores - 1)
+Runs:
+--report-dir DIR  where runs are kept (default: reports/ beside the pytest rootdir)
+--report-json FILE  write the session's outcome as JSON: exit status, outcomes, the verdict on each set
+--run-name NAME  name of the run's folder (default: from the sets, target and time)
+--resume  continue the newest run with the same settings (or --run-name): recorded pairs are not measured
+    again
+--budget TIME  stop cleanly after this time, e.g. 90s, 10m, 2h; --resume continues
+--first N  measure first the N kernels of each problem that the pickers (else a model that fits, or the
+    roofline) rank highest, and say how the picks stand among them; then the rest
+How kernels are timed:
+--kernel-budget TIME=20ms  time for the samples of one kernel on one problem
+--kernel-timeout TIME  limit for one kernel on one problem (default: from its flops)
+--samples N  take exactly N timed samples of a kernel (default: until the median is precise enough)
+--sampling HOW=auto  sequential: a few samples for every kernel, more for those that may be among a problem's
+    fastest; equal: the same plan for all; auto: sequential on GPUs, equal on cpu (default)
+--far-behind FACTOR=3  with sequential sampling: a kernel whose first checked run takes this many times the
+    best time of its problem has lost, and is neither checked nor timed further (default: 3; 0: every kernel
+    is)
+--cold-cache  flush the caches before each timed run; such records are never combined with others
+--data-seed N=20260  seed of the input data
+What is judged, and how:
+--model MODEL=auto  the model to judge: a folder, a name under models/, a CSV file of picks, auto (for each
+    kind of problem the one that fits best, else vendor or out-of-fold), vendor (the choice of a library of
+    --kernels), roofline (an untrained model of GEMM), out-of-fold (predictions of a model
+    cross-validated on this run's records), a picker of another maker (docs/pickers.md), or none
+--models MODEL,...=  several pickers, each as for --model, judged on the same measurements and by its own
+    baseline; the report is the first's, with all side by side
+--baseline-dir DIR  where baselines are kept (default: models/)
+--update-baseline  accept this run's efficiencies as the new baseline
+--allow OUTCOMES*  exit with status 0 for these outcomes, too, separated by commas: {allowable}. in-sample:
+    problems that the model was trained on count in the verdict
+--repick  without a trained model for the target: rank the kernels again (out-of-fold) instead of judging the
+    baseline's picks; --update-baseline implies it
+--criteria RULE=interval  interval: a criterion fails if its whole confidence interval is beyond the limit,
+    and suspects are measured again first; published: compare plain values
+--settle-budget TIME  time at the end to measure suspects again, 0 for none (default: 60s, or 10 % of the
+    session if that is more)
+--mean-tolerance POINTS=0.5  by how many points mean efficiency may be lower than the baseline's
+--median-tolerance POINTS=0.5  by how many points median efficiency may be lower than the baseline's
+--p10-tolerance POINTS=2  by how many points P10 efficiency may be lower than the baseline's
+--problem-tolerance POINTS=10  by how many points one problem's efficiency may be lower than the baseline's
+--coverage-tolerance POINTS=0  by how many points the share of covered problems may be lower than the
+    baseline's
+"""
+_READ: Mapping[str, Read] = {
+    "TIME": duration_s,
+    "POINTS": _points,
+    "settle-budget": _duration_or_0_s,
+    "shard": lambda option, text: read_shard(text),
+    **dict.fromkeys(("library-algorithms", "build-jobs", "first"), _from(1, 100_000)),
+    "samples": _from(1, 10_000),
+    "data-seed": _from(0, 2**63 - 1),
+    "sampling": _one_of(SEQUENTIAL, EQUAL, AUTO_SAMPLING),
+    "criteria": _one_of(INTERVAL, PUBLISHED),
+    "far-behind": _read_factor,
+    "models": _several_models,
+    "allow": lambda option, words: read_allowed(",".join(words)),
+}
+"""The word for a value, or an option -> how the value is checked and converted. Others are taken as they
+are."""
+_OPENING = ("problem-set", "oracle")
+_RECORDED = (
+    *("kernel-set", "kernel-filter", "target", "oracle", "pairs", "kernels", "kernel-budget", "samples"),
+    *("sampling", "far-behind", "cold-cache", "data-seed", "model", "models", "update-baseline", "repick"),
+)
+"""The options whose values reports state: they decide on measurements and picks."""
+
+
 @dataclass(frozen=True)
 class Option:
-    """One option."""
+    """One option. name: without leading dashes. attributes: as argparse takes them. section: the heading in
+    docs/reference.md."""
 
     name: str
-    """Without leading dashes."""
-    field: str
-    metavar: str
-    """The kind of value in `--help`; "" for a flag."""
-    help: str
-    more: Mapping[str, Any]
-    """Further attributes for argparse."""
-    section: str = ""
-    """The heading in docs/reference.md; of a field only where a new one begins."""
-    read: Read | None = None
-    """None: the value is taken as it is."""
-    is_path: bool = False
-    """Relative paths are relative to the working directory, in pyproject.toml to its folder."""
-    opens: bool = False
-    """Whether the option makes a pytest run a session."""
-    recorded: bool = False
-    """Whether reports state the value: what decides on measurements and picks."""
+    attributes: Mapping[str, Any]
+    section: str
+
+    @property
+    def metavar(self) -> str:
+        """The kind of value in `--help`; "" for a flag."""
+        return str(self.attributes.get("metavar", ""))
+
+    @property
+    def help(self) -> str:
+        """What it is for."""
+        return str(self.attributes["help"].replace("%%", "%"))
 
     @property
     def is_flag(self) -> bool:
         """Whether the option has no value."""
         return not self.metavar
 
-    def attributes(self) -> dict[str, Any]:
-        """Returns the attributes for argparse."""
-        kind = {"action": "store_true"} if self.is_flag else {"metavar": self.metavar}
-        return {**kind, "help": self.help.replace("%", "%%"), **self.more}
+    @property
+    def is_path(self) -> bool:
+        """Whether relative paths are relative to the working directory, in pyproject.toml to its folder."""
+        return self.metavar in ("FILE", "DIR")
+
+    @property
+    def opens(self) -> bool:
+        """Whether the option makes a pytest run a session."""
+        return self.name in _OPENING
+
+    @property
+    def field(self) -> str:
+        """The field of SessionOptions."""
+        return self.name.replace("-", "_") + "_s" * (self.metavar == "TIME")
+
+    def read(self, value: Any, here: Path) -> Any:
+        """Returns an option's value, checked and converted. here: the folder of relative paths. Raises
+        HarnessError."""
+        if value is None:
+            return None
+        if self.is_path:
+            return here / Path(str(value)).expanduser()
+        read = _READ.get(self.name) or _READ.get(self.metavar)
+        return value if read is None else read(f"--{self.name}", value)
 
 
-def _option(metavar: str, help: str, **about: Any) -> Any:
-    """Returns a field that is an option. about: further fields of Option, and attributes for argparse."""
-    own = {one.name for one in fields(Option)} & about.keys()
-    more = {name: about.pop(name) for name in about.keys() - own}
-    return field(metadata={"metavar": metavar, "help": help, "more": more, **about})
-
-
-def _tolerance(meaning: str, default: float) -> Any:
-    text = f"by how many points {meaning} may be lower than the baseline's (default: {default:g})"
-    return _option("POINTS", text, read=_points, type=float, default=default)
+_ALLOWABLE = ", ".join(f"{outcome.option} (else {outcome.value})" for outcome in ALLOWABLE)
+OPTIONS: Mapping[str, Option] = {
+    one.names[0][2:]: Option(one.names[0][2:], one.attributes, one.heading)
+    for one in argument_table(_TABLE.replace("{allowable}", _ALLOWABLE), {"N": int, "POINTS": float})
+}
+"""Name without leading dashes -> option."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """The options, read and converted: durations in seconds, paths as paths. The fields that are no options
-    follow from them."""
+    """The options, read and converted: durations in seconds, paths as paths. The last fields are no options
+    and follow from them."""
 
-    problem_set: str | None = _option(
-        "SETS",
-        "measure these problem sets: names that `tile-oracle problems` lists, or paths of your own "
-        "files (CSV, MIOpenDriver command lines), separated by commas. The "
-        "plugin's own sweep runs, beside the tests that are named",
-        section="What is measured",
-        opens=True,
-    )
-    kernel_set: str = _option(
-        "RULES",
-        "the candidates: default, full, full-tests, tiny, the path of a rule file; with --ck-tile also "
-        "profiler and tests (default: default; in a replay what was recorded)",
-        recorded=True,
-    )
-    kernel_filter: str | None = _option(
-        "EXPR",
-        "keep only kernels for which this holds, e.g. \"tile_n >= 128 and pipeline == 'compv4'\"",
-        recorded=True,
-    )
-    target: str = _option(
-        "NAME",
-        "where kernels run: gfx950, gfx942, gfx90a, sm_90, cpu, or auto: what there is (default); "
-        "interpret: check kernels in Triton on small problems, without a GPU and without times; or "
-        "replay: use the measurements of --oracle or of the oracle shipped with the model",
-        default="auto",
-        recorded=True,
-    )
-    oracle: Path | None = _option(
-        "FILE",
-        "replay these records: a file of `tile-oracle runs import` or `runs merge`, or a run's folder; "
-        "without --problem-set, all problems in it",
-        is_path=True,
-        opens=True,
-        recorded=True,
-    )
-    pairs: Path | None = _option(
-        "FILE",
-        "measure only the pairs of this CSV file (columns problem and kernel), such as `tile-oracle runs "
-        "suggest --csv` writes",
-        is_path=True,
-        recorded=True,
-    )
-    shard: Shard | None = _option(
-        "I/N",
-        "only part I of N of the problems, balanced by expected time, for array jobs; `tile-oracle runs "
-        "merge` puts them together (docs/fleet.md)",
-        read=lambda option, text: read_shard(text),
-    )
-    fleet: str | None = _option(
-        "ADDRESS",
-        "measure on the devices of a Ray cluster, with -n N on N of them: its address, auto (the cluster "
-        "that this machine belongs to), or local (default): as -n with all of this machine's GPUs, or its "
-        "cores for --target cpu (docs/fleet.md)",
-        nargs="?",
-        const=LOCAL,
-    )
-    fleet_match: str = _option(
-        "KIND",
-        "with --fleet=ADDRESS: only devices of this kind, by their own name, in which * and ? match any text "
-        "(default: that of the first)",
-        default="",
-    )
-    kernels: GivenKernels = _option(
-        "SOURCES",
-        "where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
-        "default); ck_tile=DIR: the same, of CK Tile; triton: those that ship; a Python file that declares "
-        "kernels in Triton; a folder of `tile-oracle build`; a .json list of `tile-oracle pool portfolio`; "
-        "an installed kernel source, NAME or NAME=ARGUMENT; a library: on sm_90 cublaslt (GEMM), cudnn "
-        "(convolution, attention) and torch (experts), on AMD's GPUs hipblaslt (GEMM) and miopen "
-        "(convolution); cudnn=PATH says where it is",
-        section="Kernels and builds",
-        default="",
-        recorded=True,
-    )
-    library_algorithms: int = _option(
-        "N",
-        "at most N algorithms of a library for a problem: those of its own ranking, then others "
-        "(default: 100)",
-        read=_from(1, 100_000),
-        type=int,
-        default=100,
-    )
-    ck_tile: Path | None = _option(
-        "DIR",
-        "on AMD's GPUs: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm "
-        "install (--kernels ck_tile=DIR); a checkout's configurations are --kernel-set profiler and "
-        "--kernel-set tests",
-        is_path=True,
-    )
-    toolchain: str = _option(
-        "NAME",
-        "compiler: auto, zig, clang++, or a path; on cpu also g++, for AMD's GPUs rocm and hipcc, "
-        "for sm_90 nvcc",
-        default="auto",
-    )
-    isa: str = _option("NAME", "instruction set to compile for (default: native)", default="native")
-    build_dir: Path | None = _option(
-        "DIR", "where binaries are kept, or a folder that `tile-oracle build` made", is_path=True
-    )
-    build_jobs: int | None = _option(
-        "N", "compilers at once (default: cores - 1)", read=_from(1, 100_000), type=int
-    )
-    report_dir: Path = _option(
-        "DIR",
-        "where runs are kept (default: reports/ beside the pytest rootdir)",
-        section="Runs",
-        is_path=True,
-    )
-    report_json: Path | None = _option(
-        "FILE",
-        "write the session's outcome as JSON: exit status, outcomes, the verdict on each set",
-        is_path=True,
-    )
-    run_name: str | None = _option(
-        "NAME", "name of the run's folder (default: from the sets, target and time)"
-    )
-    resume: bool = _option(
-        "",
-        "continue the newest run with the same settings (or --run-name): recorded pairs are not measured "
-        "again",
-    )
-    budget_s: float | None = _option(
-        "TIME", "stop cleanly after this time, e.g. 90s, 10m, 2h; --resume continues", read=duration_s
-    )
-    first: int | None = _option(
-        "N",
-        "measure first the N kernels of each problem that the pickers (else a model that fits, or the "
-        "roofline) rank highest, and say how the picks stand among them; then the rest",
-        read=_from(1, 100_000),
-        type=int,
-    )
-    kernel_budget_s: float = _option(
-        "TIME",
-        "time for the samples of one kernel on one problem (default: 20ms)",
-        section="How kernels are timed",
-        read=duration_s,
-        default="20ms",
-        recorded=True,
-    )
-    kernel_timeout_s: float | None = _option(
-        "TIME", "limit for one kernel on one problem (default: from its flops)", read=duration_s
-    )
-    samples: int | None = _option(
-        "N",
-        "take exactly N timed samples of a kernel (default: until the median is precise enough)",
-        read=_from(1, 10_000),
-        type=int,
-        recorded=True,
-    )
-    sampling: str = _option(
-        "HOW",
-        "sequential: a few samples for every kernel, more for those that may be among a problem's "
-        "fastest; equal: the same plan for all; auto: sequential on GPUs, equal on cpu (default)",
-        read=_one_of(SEQUENTIAL, EQUAL, AUTO_SAMPLING),
-        default=AUTO_SAMPLING,
-        recorded=True,
-    )
-    far_behind: float = _option(
-        "FACTOR",
-        "with sequential sampling: a kernel whose first checked run takes this many times the best time of "
-        "its problem has lost, and is neither checked nor timed further (default: 3; 0: every kernel is)",
-        read=_read_factor,
-        default="3",
-        recorded=True,
-    )
-    cold_cache: bool = _option(
-        "",
-        "flush the caches before each timed run; such records are never combined with others",
-        recorded=True,
-    )
-    data_seed: int = _option(
-        "N",
-        "seed of the input data (default: 20260)",
-        read=_from(0, 2**63 - 1),
-        type=int,
-        default=20260,
-        recorded=True,
-    )
-    model: str = _option(
-        "MODEL",
-        "the model to judge: a folder, a name under models/, a CSV file of picks, auto (for each kind "
-        "of problem the one that fits best, else vendor or out-of-fold), vendor "
-        "(the choice of a library of --kernels), roofline (an analytic model of GEMM, without training), "
-        "out-of-fold (predictions of a model cross-validated on this run's own records), a picker of another "
-        "maker (docs/pickers.md), or none",
-        section="What is judged, and how",
-        default="auto",
-        recorded=True,
-    )
-    models: str = _option(
-        "MODEL,...",
-        "several pickers, each as for --model, judged on the same measurements and by its own baseline; the "
-        "report is that of the first, with all side by side",
-        read=_several_models,
-        default="",
-        recorded=True,
-    )
-    baseline_dir: Path = _option("DIR", "where baselines are kept (default: models/)", is_path=True)
-    update_baseline: bool = _option("", "accept this run's efficiencies as the new baseline", recorded=True)
-    allow: frozenset[Outcome] = _option(
-        "OUTCOMES",
-        "exit with status 0 for these outcomes, too, separated by commas: "
-        + ", ".join(f"{outcome.option} (else {outcome.value})" for outcome in ALLOWABLE)
-        + ". in-sample: problems that the model was trained on count in the verdict",
-        read=lambda option, words: read_allowed(",".join(words)),
-        action="append",
-        default=[],
-    )
-    repick: bool = _option(
-        "",
-        "without a trained model for the target: rank the kernels again (out-of-fold) instead of "
-        "judging the baseline's picks; --update-baseline implies it",
-        recorded=True,
-    )
-    criteria: str = _option(
-        "RULE",
-        "interval: a criterion fails if its whole confidence interval is beyond the limit, and suspects "
-        "are measured again first; published: compare plain values (default: interval)",
-        read=_one_of(INTERVAL, PUBLISHED),
-        default=INTERVAL,
-    )
-    settle_budget_s: float | None = _option(
-        "TIME",
-        "time at the end to measure suspects again, 0 for none (default: 60s, or 10 % of the session "
-        "if that is more)",
-        read=_duration_or_0_s,
-    )
-    mean_tolerance: float = _tolerance("mean efficiency", 0.5)
-    median_tolerance: float = _tolerance("median efficiency", 0.5)
-    p10_tolerance: float = _tolerance("P10 efficiency", 2.0)
-    problem_tolerance: float = _tolerance("one problem's efficiency", 10.0)
-    coverage_tolerance: float = _tolerance("the share of covered problems", 0.0)
+    problem_set: str | None
+    kernel_set: str
+    kernel_filter: str | None
+    target: str
+    oracle: Path | None
+    pairs: Path | None
+    shard: Shard | None
+    fleet: str | None
+    fleet_match: str
+    kernels: GivenKernels
+    library_algorithms: int
+    ck_tile: Path | None
+    toolchain: str
+    isa: str
+    build_dir: Path | None
+    build_jobs: int | None
+    report_dir: Path
+    report_json: Path | None
+    run_name: str | None
+    resume: bool
+    budget_s: float | None
+    first: int | None
+    kernel_budget_s: float
+    kernel_timeout_s: float | None
+    samples: int | None
+    sampling: str
+    far_behind: float
+    cold_cache: bool
+    data_seed: int
+    model: str
+    models: str
+    baseline_dir: Path
+    update_baseline: bool
+    allow: frozenset[Outcome]
+    repick: bool
+    criteria: str
+    settle_budget_s: float | None
+    mean_tolerance: float
+    median_tolerance: float
+    p10_tolerance: float
+    problem_tolerance: float
+    coverage_tolerance: float
 
     kernel_set_asked: bool
     """Whether the kernel set was given."""
@@ -427,29 +356,15 @@ class SessionOptions:
 
     def recorded(self) -> dict[str, str]:
         """Returns the options that reports state, as they are given on a command line; flags as `yes`."""
-        values = ((one, getattr(self, one.field)) for one in OPTIONS.values() if one.recorded)
+        values = ((one, getattr(self, one.field)) for one in OPTIONS.values() if one.name in _RECORDED)
         given = ((one, value) for one, value in values if value not in (None, False) and str(value))
         return {f"--{one.name}": _written(one, value) for one, value in given}
 
 
 def _written(one: Option, value: object) -> str:
     if isinstance(value, float):
-        return f"{1000 * value:g}ms" if one.field.endswith("_s") else f"{value:g}"
+        return f"{1000 * value:g}ms" if one.metavar == "TIME" else f"{value:g}"
     return "yes" if one.is_flag else str(value)
-
-
-def _options() -> dict[str, Option]:
-    found, section = {}, ""
-    for one in fields(SessionOptions):
-        if one.metadata:
-            name = one.name.removesuffix("_s").replace("_", "-")
-            section = one.metadata.get("section", section)
-            found[name] = Option(name, one.name, **{**one.metadata, "section": section})
-    return found
-
-
-OPTIONS: Mapping[str, Option] = _options()
-"""Name without leading dashes -> option."""
 
 
 # ---- reading a session's options --------------------------------------------------------------------
@@ -470,10 +385,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
     home = root if here.is_relative_to(root) else here
     found: dict[str, Any] = {}
     for name, one in OPTIONS.items():
-        value = option_value(config, name)
-        if value is not None and one.is_path:
-            value = here / Path(str(value)).expanduser()
-        found[one.field] = one.read(f"--{name}", value) if one.read and value is not None else value
+        found[one.field] = one.read(option_value(config, name), here)
     if found["fleet_match"] and found["fleet"] in (None, LOCAL):
         raise HarnessError("--fleet-match is for sessions with --fleet=ADDRESS")
     if found["first"] is not None and (found["fleet"] is not None or config.getoption("dist", "no") != "no"):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, NotBegunError
-from tile_oracle.session import benchmark_bridge
-from tile_oracle.session.companions import check_companions
+from tile_oracle.session.companions import check_companions, report_samples, wants_samples, why_no_samples
 from tile_oracle.session.items import FIXTURES, pair_of_item, params_of
 from tile_oracle.session.pytest_private import fixture_definitions
 from tile_oracle.session.state import SessionState
@@ -45,8 +44,8 @@ class RunningHooks:
         if not self.state.is_worker:
             self.state.signals.install()
         self._left_s = time.monotonic()
-        self.session.keep_samples = benchmark_bridge.wanted(self.config)
-        self.state.note(benchmark_bridge.why_not(self.config))
+        self.session.keep_samples = wants_samples(self.config)
+        self.state.note(why_no_samples(self.config))
         if self.state.only_suite:
             self.state.display.take_over()
         self.session.show = self.state.display.status
@@ -114,7 +113,7 @@ class RunningHooks:
         }
         node.user_properties.extend((name, value) for name, value in facts.items() if value is not None)
         if self.session.keep_samples:
-            benchmark_bridge.report_samples(node, measurement)
+            report_samples(node, measurement)
         return measurement
 
     def replayed(self, node: pytest.Item, problem: Problem) -> Sequence[Measurement]:
@@ -164,7 +163,6 @@ class RunningHooks:
             f"tile-oracle: {sets} x {session.options.pool_name} ({kernels}) = "
             f"{count(plan.pair_count, 'pair')}{listed}",
             *session.header(),
-            *session.forecast(),
         ]
         chosen = [line for choice, part in session.judged for line in choice.lines(part)]
         return [as_text(line) for line in (*lines, *dict.fromkeys(chosen))]

@@ -303,10 +303,6 @@ class Session(ABC):
         if self.run is not None and self.run.lock is not None:
             self.run.lock.release()
 
-    def forecast(self) -> list[str]:
-        """Returns how long the session may take, and what is shorter, where that is long."""
-        return []
-
     # ---- description ------------------------------------------------------------------------
 
     @abstractmethod

@@ -1,11 +1,19 @@
-"""The state that the hooks of one session share."""
+"""The state that the hooks of one session share, and the signals that end it.
+
+SIGTERM (a stopped container, a batch system) and SIGHUP (a closed terminal) would end pytest at once. Here
+they interrupt it like Ctrl-C, so that journals are sealed and workers and compilers end. The report is left
+out, because SIGKILL usually follows SIGTERM after ten seconds.
+"""
 
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +22,6 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.session.display import Display
 from tile_oracle.session.pair_id import PairsByName
 from tile_oracle.session.progress import Progress
-from tile_oracle.session.signals import StopSignals
 
 if TYPE_CHECKING:
     from tile_oracle.problem import Problem
@@ -23,6 +30,45 @@ if TYPE_CHECKING:
     from tile_oracle.session.conclusion import Conclusion
     from tile_oracle.session.outcome import Outcome
     from tile_oracle.session.session import Session
+
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended pytest; the message names it."""
+
+
+class StopSignals:
+    """While installed, the first SIGTERM or SIGHUP raises Stopped; later ones do nothing.
+
+    received: the name of that signal, or "". A signal that is ignored (nohup) or has a handler already is
+    left as it is.
+    """
+
+    def __init__(self) -> None:
+        self.received = ""
+        self._installed: list[signal.Signals] = []
+
+    def install(self) -> None:
+        """Installs the handlers; does nothing outside the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in _ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._stop)
+                self._installed.append(number)
+
+    def remove(self) -> None:
+        """Restores the previous handlers."""
+        while self._installed:
+            signal.signal(self._installed.pop(), signal.SIG_DFL)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self.received:
+            return
+        self.received = signal.Signals(number).name
+        raise Stopped(f"stopped by {self.received}")
 
 
 _RECORD_LOG = logging.getLogger("tile_oracle.record")

@@ -1,4 +1,4 @@
-"""How long a sweep still takes, estimated from the problems that were measured.
+"""How long a sweep still takes, estimated from the problems that were measured, and where the time went.
 
 A pair takes a time that is equal for all problems (loading, samples, records) and one that grows with the
 problem's operations (data, check, long runs). Which of them counts depends on the device, the budget of a
@@ -10,14 +10,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.problem import problem_from_id
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
 Numbers = npt.NDArray[np.float64]
-RUNS_OF_LONG = 5.0
+_RUNS_OF_LONG = 5.0
 """Runs of a kernel that takes longer than its budget of samples: checks, and two timed ones."""
 _TYPICAL = 0.5
 """Of the best kernel's rate, that of the others of its pool in the mean."""
@@ -95,7 +101,7 @@ def beyond_s(left: Iterable[Work], most_flops: float, best_tflops: float) -> flo
     if not best_tflops > 0:
         return 0.0
     flops = sum(one.pairs * max(0.0, one.flops - most_flops) for one in left)
-    return RUNS_OF_LONG * flops / (_TYPICAL * best_tflops * 1e12)
+    return _RUNS_OF_LONG * flops / (_TYPICAL * best_tflops * 1e12)
 
 
 def _least_squares(flops: Numbers, pair_s: Numbers, weights: Numbers) -> tuple[float, float]:
@@ -117,3 +123,26 @@ def expected_times(counts: Mapping[str, int]) -> dict[str, float]:
     return {
         name: count * (_FLOPS_OF_OVERHEAD + problem_from_id(name).flops) for name, count in counts.items()
     }
+
+
+_PARTS = {"busy_ms": "timed runs", "check_ms": "checks", "build_wait_ms": "waiting for compilers"}
+"""Column of the records -> what it is the time of."""
+
+
+def where_time_went(
+    records: pd.DataFrame, since: datetime, wall_s: float, workers: int, pytest_s: float
+) -> str:
+    """Returns the shares of a session's time in words, "" where nothing was measured since it began.
+
+    records: of the run. wall_s: since the session began. workers: processes or devices that measured at once.
+    pytest_s: what pytest itself took, summed over them. The host's share is loading, launching, recording,
+    judging; and waiting, where workers ran out of problems.
+    """
+    own = records[records["time"] >= since] if len(records) else records
+    if own.empty or wall_s <= 0:
+        return ""
+    seconds = {name: float(own[column].sum()) / 1e3 for column, name in _PARTS.items()}
+    seconds["pytest"] = pytest_s
+    seconds["host"] = max(0.0, wall_s * workers - sum(seconds.values()))
+    shares = ", ".join(f"{name} {100 * taken / (wall_s * workers):.0f} %" for name, taken in seconds.items())
+    return f"{shares} of {wall_s:,.0f} s" + (f" on {workers} workers" if workers > 1 else "")
