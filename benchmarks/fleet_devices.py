@@ -24,15 +24,11 @@ class NothingToBuild(Builds):
     def __init__(self) -> None:
         pass
 
-    def want(self, label: str, problem: Problem, kernels: object) -> bool:
-        return True
-
-    def ready(self) -> list[str]:
+    def want(self, label: str, problem: Problem, kernels: object) -> list[str]:
         return []
 
-    @property
-    def outstanding(self) -> int:
-        return 0
+    def ready(self) -> list[tuple[str, str]]:
+        return []
 
     def binaries(self, kernels: Sequence[Kernel], *, remote: bool) -> Binaries:
         return Binaries()

@@ -11,7 +11,7 @@ from evil_target import NOISE_ALLOWED, EvilTarget, small_problem
 
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.builds import BuiltThere
+from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.driver import Driver, ProblemTask
 from tile_oracle.measure.own_device import OwnDevice
 from tile_oracle.measure.supervisor import Supervisor
@@ -40,10 +40,11 @@ def own_driver(
     picks: Callable[[Problem], Collection[Kernel]] = lambda problem: (),
 ) -> Driver:
     """Measures these kernels on each of the problems, when they are asked for."""
-    engine = OwnDevice(supervisor, log.run.name)
+    builds = Builds(supervisor.target)
+    engine = OwnDevice(supervisor, log.run.name, builds)
     driver = Driver(
         engine,
-        BuiltThere(supervisor.target),
+        builds,
         log,
         lambda kind: picks,
         supervisor.row_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,20 +128,18 @@ class SimulatedEngine(Engine):
 
 
 class NothingToBuild(Builds):
-    """Binaries that are all there."""
+    """Binaries that are all there, but those of `held` problems, until `arrived` names them."""
 
     def __init__(self) -> None:
         self.held: set[str] = set()
+        self.arrived: list[tuple[str, str]] = []
 
-    def want(self, label: str, problem: Problem, kernels: object) -> bool:
-        return label not in self.held
+    def want(self, label: str, problem: Problem, kernels: Iterable[Kernel]) -> list[str]:
+        return [kernel.name for kernel in kernels] if label in self.held else []
 
-    def ready(self) -> list[str]:
-        return []
-
-    @property
-    def outstanding(self) -> int:
-        return len(self.held)
+    def ready(self) -> list[tuple[str, str]]:
+        found, self.arrived = self.arrived, []
+        return found
 
     def binaries(self, kernels: Sequence[Kernel], *, remote: bool) -> Binaries:
         return Binaries()

@@ -23,12 +23,13 @@ from tile_oracle.measure.dispatcher import (
 class Fleet:
     """Devices that do what they are told; what counts is noted."""
 
-    def __init__(self, tasks: list[Task], *, in_order: bool = False) -> None:
+    def __init__(self, tasks: list[Task], **options: bool) -> None:
         self.now = 0.0
         self.tasks = tasks
-        self.dispatcher = Dispatcher(in_order=in_order)
+        self.dispatcher = Dispatcher(**options)
         for task in tasks:
             self.dispatcher.add(task)
+        self.unbuilt = [(task.problem, kernel) for task in tasks for kernel in task.unbuilt]
         self.work: dict[str, Assign] = {}
         self.open: dict[str, list[str]] = {}
         self.counted: Counter[tuple[str, str]] = Counter()
@@ -56,6 +57,11 @@ class Fleet:
         work = self.work.pop(device, None)
         if work is not None:
             self.late += [(device, work.number, work.problem, k) for k in self.open.pop(device)]
+
+    def build(self, count: int = 1) -> None:
+        built, self.unbuilt = self.unbuilt[:count], self.unbuilt[count:]
+        for pair in built:
+            self.dispatcher.built(*pair)
 
     def die(self, device: str, *, died: bool = True) -> None:
         self.forget(device)
@@ -92,15 +98,17 @@ class Fleet:
     def check_end(self) -> None:
         every = [(task.problem, kernel) for task in self.tasks for kernel in task.kernels]
         assert self.counted + Counter(self.blamed) == Counter(every)
-        assert self.dispatcher.problems_left == 0
+        assert all(map(self.dispatcher.has_measured, self.finals))
         assert all(count == 1 for count in self.finals.values())
         assert set(self.finals) | set(self.dispatcher.without_finals) == {task.problem for task in self.tasks}
 
 
-def tasks(*sizes: int) -> list[Task]:
+def tasks(*sizes: int, built: int = 1000) -> list[Task]:
+    """built: kernels of each problem that are built already, the first ones."""
+    kernels = [[f"k{kernel}" for kernel in range(size)] for size in sizes]
     return [
-        Task(f"p{number}", [f"k{kernel}" for kernel in range(size)], weight=float(size))
-        for number, size in enumerate(sizes)
+        Task(f"p{number}", names, float(len(names)), unbuilt=names[built:])
+        for number, names in enumerate(kernels)
     ]
 
 
@@ -115,9 +123,18 @@ DEVICES = [f"d{number}" for number in range(5)]
 class AnyFleet(RuleBasedStateMachine):
     """Whatever happens in whatever order, what is finished counts once, and the fleet ends."""
 
-    @initialize(sizes=st.lists(st.integers(0, 24), max_size=6), in_order=st.booleans())
-    def begin(self, sizes: list[int], in_order: bool) -> None:
-        self.fleet = Fleet(tasks(*sizes), in_order=in_order)
+    @initialize(
+        sizes=st.lists(st.integers(0, 24), max_size=6),
+        built=st.integers(0, 24),
+        in_order=st.booleans(),
+        ahead=st.booleans(),
+    )
+    def begin(self, sizes: list[int], built: int, in_order: bool, ahead: bool) -> None:
+        self.fleet = Fleet(tasks(*sizes, built=built), in_order=in_order, ahead=ahead)
+
+    @rule(count=st.integers(1, 9))
+    def build(self, count: int) -> None:
+        self.fleet.build(count)
 
     @rule(device=st.sampled_from(DEVICES))
     def join(self, device: str) -> None:
@@ -163,6 +180,7 @@ class AnyFleet(RuleBasedStateMachine):
             return
         self.fleet.join("d0")
         self.fleet.join("healthy")
+        self.fleet.build(1000)
         self.fleet.finish_all()
         self.fleet.check_end()
 
@@ -190,6 +208,52 @@ def test_with_a_budget_problems_begin_in_their_order_and_none_begins_after_its_e
     fleet.dispatcher.stop_new()
     fleet.finish_all()
     assert set(fleet.finals) == {"p0"}
+
+
+def test_a_problem_begins_with_its_first_binary_and_ends_with_its_last() -> None:
+    fleet = Fleet(tasks(4, built=0))
+    fleet.join("a")
+    fleet.give_orders()
+    assert not fleet.work
+    for kernel in ("k0", "k1", "k2", "k3"):
+        fleet.build()
+        fleet.give_orders()
+        assert fleet.work["a"].kernels == (kernel,)
+        assert fleet.work["a"].finals == (kernel == "k3"), "not before all are measured"
+        fleet.finish_one("a")
+        fleet.end("a")
+    assert fleet.dispatcher.complete
+
+
+def test_while_a_device_waits_for_binaries_it_runs_the_half_that_other_problems_have() -> None:
+    fleet = Fleet(tasks(8, 8, built=2), in_order=True)
+    fleet.join("a")
+    fleet.give_orders()
+    assert (fleet.work["a"].problem, fleet.work["a"].kernels) == ("p0", ("k0", "k1"))
+    while fleet.open["a"]:
+        fleet.finish_one("a")
+    fleet.end("a")
+    fleet.give_orders()
+    assert not fleet.work, "p1 would cost a change of data for two of eight kernels"
+    fleet.unbuilt.reverse()
+    fleet.build(2)  # of p1
+    fleet.give_orders()
+    assert (fleet.work["a"].problem, len(fleet.work["a"].kernels)) == ("p1", 4)
+    fleet.build(100)
+    fleet.finish_all()
+    fleet.check_end()
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_with_a_budget_one_problem_at_a_time_waits_for_binaries(ahead: bool) -> None:
+    fleet = Fleet(tasks(4, 4, built=2), in_order=True, ahead=ahead)
+    fleet.join("a")
+    fleet.join("b")
+    fleet.give_orders()
+    assert {one.problem for one in fleet.work.values()} == ({"p0", "p1"} if ahead else {"p0"})
+    fleet.build(100)
+    fleet.finish_all()
+    fleet.check_end()
 
 
 def test_the_part_of_a_dead_device_goes_on_without_its_finished_pairs() -> None:

@@ -130,6 +130,9 @@ def test_a_fleet_waits_for_builds_without_a_device() -> None:
     for _ in range(100):
         fleet.step()
     assert not fleet.driver.is_complete()
+    fleet.builds.arrived.append((PROBLEMS[0], KERNELS[0].name))
+    with pytest.raises(DeviceMissingError, match="for 20 s"):
+        fleet.run()
 
 
 def test_what_cannot_be_recorded_ends_the_session() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from evil_target import evil_kernel
+from evil_target import EvilTarget, evil_kernel
 
 from tests.measure.own_driver import OTHER, PROBLEM, OwnSession
+from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import Builder
+from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.commands import Load
 from tile_oracle.measure.live_worker import LiveWorker
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
@@ -100,11 +103,39 @@ def test_a_problem_that_was_prepared_and_never_asked_for_disturbs_no_other(
         session.driver.measure(PROBLEM, kernel)
     assert sent[-1] == OTHER.id
     further = evil_kernel("good", 4)
+    session.target.build(further).result()
     assert session.driver.measure(PROBLEM, further).ok  # no plan has this pair
     assert [one for one in sent if one != "run"] == [PROBLEM.id, OTHER.id, PROBLEM.id]
     table = session.close()
     assert set(table["problem"]) == {PROBLEM.id}
     assert set(table["status"]) == {"ok"}
+
+
+def test_kernels_run_as_their_binaries_arrive_and_the_next_problem_begins_meanwhile(
+    open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, built = Future[BuildResult](), EvilTarget.build
+    monkeypatch.setattr(
+        EvilTarget, "build", lambda self, kernel: late if kernel == KERNELS[1] else built(self, kernel)
+    )
+    session = open_session()
+    ran: list[int] = []
+
+    def arrive(builds: Builds, limit_s: float) -> None:
+        """When the device has nothing left to do."""
+        if limit_s and not late.done():
+            ran.append(
+                sum(1 for one in (PROBLEM, OTHER) for _ in RunLog(session.run, "reader").known(one.id))
+            )
+            late.set_result(built(session.target, KERNELS[1]).result())
+
+    monkeypatch.setattr(Builds, "wait", arrive)
+    assert session.driver.measure(PROBLEM, KERNELS[1]).ok
+    assert ran == [4], "both other kernels on both problems"
+    session.driver.wait()
+    table = session.close()
+    assert rounds(table) == {0: 6, 1: 6}
+    assert table["build_wait_ms"].max() > 0
 
 
 def test_a_worker_that_dies_while_it_prepares_the_next_problem_is_replaced(

@@ -68,6 +68,8 @@ def open_session(evil_builder: Builder, tmp_path: Path) -> Iterator[Callable[...
     opened: list[Session] = []
 
     def make(*plan: GroupedConvKernel, **options: Any) -> Session:
+        for kernel in plan:
+            evil_builder.submit(kernel).result()
         opened.append(Session(evil_builder, tmp_path, plan, **options))
         return opened[-1]
 

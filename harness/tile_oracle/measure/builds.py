@@ -1,10 +1,10 @@
-"""The binaries of a session: built once, on the session's machine, before a problem is given to a device."""
+"""The binaries of a session: built once, on the session's machine, before a device is given their kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from functools import partial
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -22,16 +22,15 @@ class Builds:
     def __init__(self, target: Target, ship: Callable[[Shipment], Any] = lambda shipment: None) -> None:
         """ship: puts a binary where devices of other machines find it, and returns a reference for them."""
         self._target, self._ship = target, ship
-        self._done: SimpleQueue[Kernel] = SimpleQueue()
+        self._done: SimpleQueue[Future[BuildResult]] = SimpleQueue()
         self._futures: dict[Kernel, Future[BuildResult]] = {}
-        self._waiting_for: dict[Kernel, list[str]] = {}
-        self._missing: dict[str, int] = {}
+        self._waiting_for: dict[Future[BuildResult], list[tuple[str, str]]] = {}
         self._shipped: dict[str, Any] = {}
 
-    def want(self, label: str, problem: Problem, kernels: Iterable[Kernel]) -> bool:
-        """Requests the binaries of a problem. Returns whether all of them are there already; otherwise
-        `ready` returns the label once they are."""
-        missing = 0
+    def want(self, label: str, problem: Problem, kernels: Iterable[Kernel]) -> list[str]:
+        """Requests the binaries of a problem. Returns the names of the kernels whose binaries are not there
+        yet; `ready` returns them with the label as they are built."""
+        missing: list[str] = []
         for kernel in kernels:
             if self._target.refusal(kernel, problem) is not None:
                 continue
@@ -39,36 +38,27 @@ class Builds:
             if future is None:
                 future = self._futures[kernel] = self._target.build(kernel)
                 if not future.done():
-                    self._waiting_for[kernel] = []
-                    future.add_done_callback(partial(self._built, kernel))
-            if kernel in self._waiting_for:
-                self._waiting_for[kernel].append(label)
-                missing += 1
-        if missing:
-            self._missing[label] = missing
-        return not missing
+                    self._waiting_for[future] = []
+                    future.add_done_callback(self._done.put)
+            if future in self._waiting_for:
+                self._waiting_for[future].append((label, kernel.name))
+                missing.append(kernel.name)
+        return missing
 
-    @property
-    def outstanding(self) -> int:
-        """The number of kernels that are not built yet."""
-        return len(self._waiting_for)
+    def wait(self, limit_s: float) -> None:
+        """Waits at most `limit_s` seconds for what `ready` would return."""
+        with suppress(Empty):
+            self._done.put(self._done.get(timeout=limit_s))
 
-    def ready(self) -> list[str]:
-        """Returns the labels whose last binary has been built since the last call."""
-        found: list[str] = []
+    def ready(self) -> list[tuple[str, str]]:
+        """Returns label and name of the kernels that have been built since the last call, or have turned out
+        not to build."""
+        found: list[tuple[str, str]] = []
         while True:
             try:
-                kernel = self._done.get_nowait()
+                found += self._waiting_for.pop(self._done.get_nowait(), ())
             except Empty:
                 return found
-            for label in self._waiting_for.pop(kernel, ()):
-                self._missing[label] -= 1
-                if not self._missing[label]:
-                    del self._missing[label]
-                    found.append(label)
-
-    def _built(self, kernel: Kernel, _: Future[BuildResult]) -> None:
-        self._done.put(kernel)
 
     def binaries(self, kernels: Sequence[Kernel], *, remote: bool) -> Binaries:
         """Returns what a device needs to know about these kernels. remote: it may not have this machine's
@@ -94,10 +84,3 @@ class Builds:
         if binary.source_hash not in self._shipped:
             self._shipped[binary.source_hash] = self._ship(shipment_of(binary))
         return self._shipped[binary.source_hash]
-
-
-class BuiltThere(Builds):
-    """Builds nothing: the device builds what it measures."""
-
-    def want(self, label: str, problem: Problem, kernels: Iterable[Kernel]) -> bool:
-        return True

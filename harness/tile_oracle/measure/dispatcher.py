@@ -1,9 +1,10 @@
 """Which device measures what: a state machine without clocks, threads or devices of its own.
 
-Work comes in parts: some or all kernels of one problem. The part that a device has is its assignment. It has
-one at a time. The part of a device that dies goes on elsewhere, without the pairs that it has finished. An
-idle device takes over half of the kernels that a straggler has left. A problem's leaders are measured again
-by one device: by the one that swept it, or, if several did, by one of them once all kernels have been swept.
+Work comes in parts: some or all kernels of one problem, once they are built. The part that a device has is
+its assignment. It has one at a time. The part of a device that dies goes on elsewhere, without the pairs that
+it has finished. An idle device takes over half of the kernels that a straggler has left. A problem's leaders
+are measured again by one device: by the one that swept it, or, if several did, by one of them once all
+kernels have been swept.
 
 A pair counts when its first result arrives; later results of the same pair are refused. So nothing is lost
 and nothing is doubled, however many devices have tried a pair.
@@ -11,7 +12,7 @@ and nothing is doubled, however many devices have tried a pair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -31,12 +32,14 @@ _Priority = tuple[int, float, int]
 class Task:
     """A problem that is to be measured. kernels: those without a result; empty if only the leaders are left.
     weight: expected time in any unit. begun: it is given to a device although no problem begins any more.
+    unbuilt: the kernels that cannot run before `Dispatcher.built` names them.
     """
 
     problem: str
     kernels: Sequence[str]
     weight: float = 1.0
     begun: bool = False
+    unbuilt: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,15 @@ class _Problem:
     name: str
     order: int
     weight_a_pair: float
+    unbuilt: set[str]
     open_parts: int = 0
     fresh: bool = True
     """Not begun, so that it may be left out when no problem begins any more."""
     complete: bool = False
+
+    @property
+    def is_swept(self) -> bool:
+        return not (self.open_parts or self.unbuilt)
 
 
 @dataclass
@@ -104,22 +112,27 @@ class _Assignment:
 class Dispatcher:
     """Feed it with what happens, ask it for `orders`. Times are seconds on any steady clock."""
 
-    def __init__(self, *, in_order: bool = False, split_s: float = 3.0) -> None:
+    def __init__(self, *, in_order: bool = False, split_s: float = 3.0, ahead: bool = True) -> None:
         """in_order: problems begin in the order of the tasks, not the longest first. split_s: a straggler
-        keeps its kernels if they take less than this, in seconds."""
-        self._in_order, self._split_s = in_order, split_s
+        keeps its kernels if they take less than this, in seconds. ahead: a problem begins with some of its
+        binaries although another waits for some, too."""
+        self._in_order, self._split_s, self._ahead = in_order, split_s, ahead
         self._problems: dict[str, _Problem] = {}
         self._assignments: dict[int, _Assignment] = {}
         self._queue: list[tuple[_Priority, int, _Part]] = []
         """A heap of parts that wait for a device, the most urgent first."""
-        self._usable: dict[str, None] = {}
-        """The devices that get work."""
+        self._growing: dict[str, _Part] = {}
+        """Problem -> what is built of it, while that is less than what is not."""
+        self._usable: dict[str, str] = {}
+        """The devices that get work, each with the problem whose data it has."""
         self._idle: dict[str, None] = {}
         """Those without an assignment."""
         self._numbers = 0
         self._problems_left = 0
         self._begins_new = True
         self._blamed: list[Blame] = []
+        self.rests = False
+        """Whether the last orders left all devices without work, and no problem was added since."""
         self.without_finals: list[str] = []
         """Problems whose leaders were given up, because devices died while they were measured again."""
 
@@ -133,8 +146,13 @@ class Dispatcher:
         return all(one.complete or one.fresh for one in self._problems.values())
 
     @property
-    def problems_left(self) -> int:
-        return self._problems_left
+    def has_work(self) -> bool:
+        """Whether there is something that is measured or could be."""
+        return bool(self._queue or self._growing or self._assignments)
+
+    def has_measured(self, problem: str) -> bool:
+        """Returns whether nothing of a problem is left to do."""
+        return self._problems[problem].complete
 
     def usable(self) -> list[str]:
         """Returns the devices that get work."""
@@ -152,17 +170,27 @@ class Dispatcher:
         if task.problem in self._problems:
             raise ValueError(f"{task.problem} is there already")
         kernels = dict.fromkeys(task.kernels)
-        one = _Problem(task.problem, len(self._problems), task.weight / max(1, len(kernels)))
+        unbuilt = kernels.keys() & set(task.unbuilt)
+        one = _Problem(task.problem, len(self._problems), task.weight / max(1, len(kernels)), unbuilt)
         one.fresh = not task.begun
-        self._problems[task.problem] = one
+        self._problems[task.problem], self.rests = one, False
         self._problems_left += 1
-        self._wait(_Part(one, kernels))
+        self._grow(one, [name for name in kernels if name not in unbuilt])
+
+    def built(self, problem: str, kernel: str) -> None:
+        """A kernel can run now, or is known not to build."""
+        one = self._problems[problem]
+        if kernel in one.unbuilt:
+            one.unbuilt.remove(kernel)
+            self._grow(one, [kernel])
 
     def forget(self, problem: str) -> bool:
         """Leaves out a problem unless a device is at it. Returns whether it does."""
         one = self._problems[problem]
         if one.complete or any(held.part.problem is one for held in self._assignments.values()):
             return False
+        self._growing.pop(problem, None)
+        one.unbuilt.clear()
         self._complete(one)
         return True
 
@@ -170,7 +198,7 @@ class Dispatcher:
         """A device is there, new or again."""
         if device in self._usable:
             self.gone(device)
-        self._usable[device] = self._idle[device] = None
+        self._usable[device], self._idle[device] = "", None
 
     def gone(self, device: str, *, died: bool = True) -> None:
         """A device is not there any more, or may not measure any more. died: its kernels may be the cause."""
@@ -206,7 +234,7 @@ class Dispatcher:
         if assignment.finals:
             self._complete(part.problem)
             return True
-        if part.problem.open_parts == 0:
+        if part.problem.is_swept:
             self._wait(_Part(part.problem, {}))
         return False
 
@@ -221,26 +249,48 @@ class Dispatcher:
         orders: list[Order] = list(self._blamed)
         self._blamed.clear()
         for device in [*self._idle]:
-            if (part := self._next()) is not None:
+            if (part := self._next(device)) is not None:
                 orders.append(self._assign(device, part, now))
             elif (victim := self._straggler(now)) is not None:
                 orders += self._split(victim, device, now)
-            else:
+            elif not self._growing:
                 break
+        self.rests = not self._assignments
         return orders
 
-    def _next(self) -> _Part | None:
+    def _next(self, device: str) -> _Part | None:
         """Returns the most urgent part that waits."""
         queue = self._queue
         while queue and queue[0][2].problem.complete:
             heappop(queue)  # it was forgotten
-        may_begin = queue and (self._begins_new or not queue[0][2].problem.fresh)
-        return heappop(queue)[2] if may_begin else None
+        if queue and self._may_run(queue[0][2].problem):
+            return heappop(queue)[2]
+        return self._growing_part(self._usable[device])
+
+    def _may_run(self, problem: _Problem) -> bool:
+        if not (problem.fresh and self._begins_new):
+            return not problem.fresh
+        there = self._problems.values()
+        return self._ahead or not problem.unbuilt or all(one.fresh or not one.unbuilt for one in there)
+
+    def _growing_part(self, has_data: str) -> _Part | None:
+        """Returns what is built of a problem, for a device that has its data, or whose data nothing needs.
+
+        Other problems wait until half of what they lack is built, since their data take time, too.
+        """
+        held = self._problems.get(has_data)
+        name = has_data if held is not None and held.unbuilt else next(iter(self._growing), "")
+        part = self._growing.get(name)
+        if part is None or not self._may_run(part.problem):
+            return None
+        part.problem.open_parts += 1
+        return self._growing.pop(name)
 
     def _assign(self, device: str, part: _Part, now: float) -> Assign:
         problem = part.problem
         problem.fresh = False
-        finals = problem.open_parts == 1
+        self._usable[device] = problem.name
+        finals = problem.open_parts == 1 and not problem.unbuilt
         assignment = _Assignment(self._number(), part, device, finals, now)
         self._assignments[assignment.number] = assignment
         self._idle.pop(device, None)
@@ -279,7 +329,7 @@ class Dispatcher:
             return
         part.deaths += 1
         if not part.remaining:
-            if part.deaths >= _MOST_DEATHS_OF_FINALS and part.problem.open_parts == 0:
+            if part.deaths >= _MOST_DEATHS_OF_FINALS and part.problem.is_swept:
                 self.without_finals.append(part.problem.name)
                 self._complete(part.problem)
                 return
@@ -303,8 +353,17 @@ class Dispatcher:
         (kernel,) = part.remaining
         self._blamed.append(Blame(part.problem.name, kernel, part.alone))
         part.remaining.clear()
-        if part.problem.open_parts == 0:
+        if part.problem.is_swept:
             self._wait(_Part(part.problem, {}))
+
+    def _grow(self, problem: _Problem, built: Iterable[str]) -> None:
+        """Queues what is built of a problem once it is as much as what is not."""
+        part = self._growing.pop(problem.name, None) or _Part(problem, {})
+        part.remaining |= dict.fromkeys(built)
+        if len(part.remaining) >= len(problem.unbuilt):
+            self._wait(part)
+        elif part.remaining:
+            self._growing[problem.name] = part
 
     def _wait(self, part: _Part) -> None:
         problem = part.problem

@@ -11,8 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -57,6 +58,7 @@ class _Problem:
     kernels: dict[str, Kernel]
     weight: float
     finals: bool = True
+    labels: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,19 @@ class Driver:
         in_turn: the engine measures in the caller's thread, and a problem begins when one of its pairs is
         asked for. match: the kind of the devices that are used, a name or a pattern with * and ?; "" for that
         of the first. in_order: problems begin in the order in which they are given, not the longest first.
-        deadline: no problem begins after this time on the monotonic clock. split_s: see Dispatcher."""
+        deadline: no problem begins after this time on the monotonic clock; in turn, the caller sees to it.
+        split_s: see Dispatcher."""
         self._engine, self._builds, self._log = engine, builds, log
         self._picks_for, self._row = picks, row
         self._match, self._deadline = match, deadline
-        self._dispatcher = Dispatcher(in_order=in_order, split_s=split_s)
+        self._dispatcher = Dispatcher(in_order=in_order, split_s=split_s, ahead=deadline is None)
         self.kind = ""
         """The kind of the devices; "" before one is there."""
         self._no_device_s = no_device_s
         self._in_turn = in_turn
         self._later: dict[str, ProblemTask] = {}
-        """The tasks of problems that begin when they are asked for."""
+        """The tasks of problems that begin when they are asked for, or when the device would wait for a
+        compiler."""
         self._prepared = ""
         self._state = threading.Condition()
         self._results = Results(settings, log)
@@ -112,7 +116,6 @@ class Driver:
         self._resumed: list[ProblemTask] = []
         """Tasks of which at most picks are left, which are not known before a device has joined."""
         self._problems: dict[str, _Problem] = {}
-        self._unbuilt: dict[str, Task] = {}
         self._labels: dict[str, str] = {}
         self._begun: set[str] = set()
         self._rows: dict[int, list[Row]] = {}
@@ -171,29 +174,35 @@ class Driver:
             while self._picks is None or (found := self._results.find(problem, kernel)) is None:
                 if self._stops_new and problem.id not in self._begun:
                     raise NotBegunError(f"{problem.id} was not begun before the time was over")
-                self._wait()
-            planned = self._problems[problem.id].kernels.keys()
-            if self._in_turn and self._results.swept(problem.id).keys() >= planned:
-                self.wait()  # for the leaders
+                self._wait(ahead=True)
+            there = self._problems[problem.id]
+            if self._in_turn and self._results.swept(problem.id).keys() >= there.kernels.keys():
+                while not all(map(self._dispatcher.has_measured, there.labels)):  # the leaders
+                    self._wait()
                 self._prepare_next()
             return found
 
     def _prepare_next(self) -> None:
         """While the tests of a measured problem end, the device prepares the next one."""
         upcoming = next(iter(self._later.values()), None)
-        if upcoming is not None and upcoming.problem.id != self._prepared:
+        if upcoming is not None and upcoming.problem.id != self._prepared and self._dispatcher.complete:
             self._prepared = upcoming.problem.id
             self._results.resume(upcoming.problem)
             if self._results.missing(upcoming.problem.id, upcoming.kernels):
                 self._engine.prepare(upcoming.problem)
 
-    def _wait(self) -> None:
-        """Waits for something to happen. Raises what has ended the driver."""
+    def _wait(self, *, ahead: bool = False) -> None:
+        """Waits for something to happen. ahead: rather than wait for a compiler in turn, begins a problem.
+        Raises what has ended the driver."""
         if not self._in_turn:
             self._state.wait(1.0)
         else:
+            idle = self._dispatcher.rests and not self._asked
+            if idle and ahead and self._deadline is None and self._later:
+                idle = False
+                self._take_task(self._later.pop(next(iter(self._later))))
             try:
-                self.step(self._engine.events(0.0), time.monotonic())
+                self.step(self._engine.events(_TICK_S if idle else 0.0), time.monotonic())
             except Exception as error:
                 self._error = error
         self._check()
@@ -274,9 +283,9 @@ class Driver:
                 self._handle(event)
             self._flush()
             self._take_asked()
-            for label in self._builds.ready():
-                self._dispatcher.add(self._unbuilt.pop(label))
-            self._stops_new |= self._deadline is not None and now >= self._deadline
+            for built in self._builds.ready():
+                self._dispatcher.built(*built)
+            self._stops_new |= not self._in_turn and self._deadline is not None and now >= self._deadline
             if self._stops_new:
                 self._dispatcher.stop_new()
             for order in self._dispatcher.orders(now):
@@ -294,13 +303,12 @@ class Driver:
 
     def is_complete(self) -> bool:
         """Returns whether everything that was asked for, and that may still begin, has been measured."""
-        waits = bool(self._unbuilt) and not self._stops_new
-        return self._dispatcher.complete and not waits and not self._resumed
+        return self._dispatcher.complete and not self._resumed
 
     def _watch(self, now: float) -> None:
         """Ends a session that has work and no device to do it."""
-        idle = self.is_complete() or (self._builds.outstanding and not self._dispatcher.problems_left)
-        if self._dispatcher.usable() or idle:
+        idle = not (self._resumed or self._dispatcher.has_work)
+        if self._dispatcher.usable() or idle or self.is_complete():
             self._usable_s = now
         elif now - self._usable_s > self._no_device_s:
             waits = self._engine.waiting() or self._last_why or "none has joined"
@@ -337,7 +345,7 @@ class Driver:
             self._remote.add(event.device)
         self.progress.joined(event.device, event.opened)
         if self._picks is None:
-            self._picks = self._picks_for(kind)
+            self._picks = cache(self._picks_for(kind))
         self._dispatcher.joined(event.device)
         resumed, self._resumed = self._resumed, []
         for task in resumed:
@@ -399,11 +407,10 @@ class Driver:
             return
         label = f"{problem.id} +{len(self._labels)}" if problem.id in self._labels else problem.id
         self._labels[label] = problem.id
-        waits = Task(label, [kernel.name for kernel in missing], task.weight)
-        if self._builds.want(label, problem, task.kernels):
-            self._dispatcher.add(waits)
-        else:
-            self._unbuilt[label] = waits
+        there.labels.append(label)
+        unbuilt = self._builds.want(label, problem, task.kernels)
+        names = [kernel.name for kernel in missing]
+        self._dispatcher.add(Task(label, names, task.weight, unbuilt=unbuilt))
 
     def _take_asked(self) -> None:
         """Pairs that were not planned, which a test asks for."""

@@ -32,12 +32,10 @@ class KernelOrder:
 
         return sorted(kernels, key=key)
 
-    def learn(self, swept: Sequence[Measurement]) -> None:
-        """Takes note of the measurements of one problem."""
+    def learn(self, swept: Sequence[Measurement], known: Sequence[Measurement] = ()) -> None:
+        """Takes note of new measurements of one problem. known: its others."""
         timed = [m for m in swept if m.ok and m.latency_ms > 0]
-        if not timed:
-            return
-        best_ms = min(m.latency_ms for m in timed)
+        best_ms = min((m.latency_ms for m in (*timed, *known) if m.ok and m.latency_ms > 0), default=0.0)
         for m in timed:
             efficiency = math.log(best_ms / m.latency_ms)
             total, count = self._sums.get(m.kernel, (0.0, 0))

@@ -1,17 +1,16 @@
 """What a device does with an assignment, whatever process it is in: sweep, leaders, rows.
 
-Twins are found before anything of a problem is measured, so all of its kernels are built first. The first
-kernel of a group is measured, unless an earlier session has measured another one, and the others get copies.
+The first of several twins is measured, unless an earlier assignment or session has measured another one, and
+the others get copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from datetime import UTC, datetime
 from itertools import chain
 
-from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.compiling.run_identity import RunIdentity, run_identity
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.assignments import Ended, Message, Row, Work
@@ -21,10 +20,10 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.twins import (
     OF_THE_BINARY,
     copies_among,
-    copies_for,
     copy_of,
     measured_picks,
     missing_copies,
+    with_copies,
     without_copies,
 )
 from tile_oracle.problem import Problem, problem_from_id
@@ -40,7 +39,7 @@ class Measuring:
         """run: name of the run, for its rows. elsewhere: whether another device can measure what a lost
         device leaves; otherwise its pairs are `device_lost`."""
         self._supervisor, self._run, self._elsewhere = supervisor, run, elsewhere
-        self._identities: dict[Kernel, RunIdentity | None] = {}
+        self._identities: dict[Kernel, RunIdentity | Kernel] = {}
         self._work = Work(0, "")
         self._withdrawn: frozenset[str] = frozenset()
         self._ends = False
@@ -68,7 +67,8 @@ class Measuring:
             ]
             kernels = [kernel for kernel in kernels if kernel not in dead]
         if work.again:
-            found = self._timed_again(problem, work)
+            timed = self._supervisor.remeasure(problem, work.again, work.again_round)
+            found = with_copies(timed, copies_among(work.known))
         else:
             found = self._swept(problem, kernels, [*work.known, *deadly])
         for one in chain(deadly, found):
@@ -77,11 +77,8 @@ class Measuring:
                 return
             if one.status == "device_lost" and self._elsewhere:
                 continue
-            row = {
-                "run": self._run,
-                "time": datetime.now(UTC).isoformat(),
-                **self._supervisor.row_of(one),
-            }
+            now = datetime.now(UTC).isoformat()
+            row = {"run": self._run, "time": now, **self._supervisor.row_of(one)}
             yield Row(work.number, one, encode_line(row))
             if attempts is not None and one.round < ROUND_FINAL:
                 attempts.finished(problem.id, one.kernel.name)
@@ -92,12 +89,6 @@ class Measuring:
     def _wants(self, kernel: Kernel) -> bool:
         return not self._ends and kernel.name not in self._withdrawn
 
-    def _timed_again(self, problem: Problem, work: Work) -> Iterator[Measurement]:
-        copies = copies_among(work.known)
-        for m in self._supervisor.remeasure(problem, work.again, work.again_round):
-            yield m
-            yield from copies_for(m, copies)
-
     def _swept(
         self, problem: Problem, kernels: Sequence[Kernel], known: Sequence[Measurement]
     ) -> Iterator[Measurement]:
@@ -105,67 +96,55 @@ class Measuring:
         picks = [parse_kernel_name(name) for name in self._work.picks]
         own, copies = without_copies(known)
         shared = [m for m in own if m.round < ROUND_FINAL and m.status in OF_THE_BINARY]
-        identities = self._identify(problem, [*kernels, *(m.kernel for m in shared)]) if kernels else {}
-        results = {identities[m.kernel]: m for m in reversed(shared) if m.kernel in identities}
-        waiting = list(kernels)
+        refusals = {kernel: self._supervisor.target.refusal(kernel, problem) for kernel in kernels}
+        yield from (Measurement(problem, one, "unsupported", why) for one, why in refusals.items() if why)
+        waiting = [kernel for kernel, why in refusals.items() if why is None]
+        code = self._identify([*waiting, *(m.kernel for m in shared)]) if waiting else {}
+        results = {code[m.kernel]: m for m in reversed(shared) if m.kernel in code}
         while waiting:
-            first: list[Kernel] = []
-            later: dict[RunIdentity, list[Kernel]] = {}
+            groups: dict[RunIdentity | Kernel, list[Kernel]] = {}
             for kernel in waiting:
-                identity = identities.get(kernel)
-                if identity is None:
-                    first.append(kernel)
-                elif identity in results:
-                    copies[kernel] = results[identity].kernel.name
-                    yield copy_of(results[identity], kernel)
-                elif identity in later:
-                    later[identity].append(kernel)
+                twin = results.get(code.get(kernel, kernel))
+                if twin is None or (twin.is_censored and kernel in picks):  # a pick passes all checks
+                    groups.setdefault(code.get(kernel, kernel), []).append(kernel)
                 else:
-                    later[identity] = []
-                    first.append(kernel)
-            runs = {
-                twin: kernel
-                for kernel in first
-                if (identity := identities.get(kernel)) is not None
-                for twin in later[identity]
-            }
-            chosen = [runs.get(pick, pick) for pick in picks]
-            for m in self._supervisor.sweep(
-                problem, first, own, picks=chosen, finals=False, wanted=self._wants
-            ):
+                    copies[kernel] = twin.kernel.name
+                    yield copy_of(twin, kernel)
+            first = {kernel: group[0] for group in groups.values() for kernel in group}
+            sweep = self._supervisor.sweep(
+                problem,
+                [group[0] for group in groups.values()],
+                own,
+                picks=[first.get(pick, pick) for pick in picks],
+                finals=False,
+                wanted=self._wants,
+            )
+            for m in sweep:
                 own.append(m)
                 yield m
-                identity = identities.get(m.kernel)
-                if identity is not None and m.status in OF_THE_BINARY:
-                    results[identity] = m
-                    twins = later.pop(identity)
+                if m.status in OF_THE_BINARY:
+                    results[code.get(m.kernel, m.kernel)] = m
+                    _, *twins = groups.pop(code.get(m.kernel, m.kernel))
                     copies |= dict.fromkeys(twins, m.kernel.name)
                     yield from (copy_of(m, twin) for twin in twins)
-            waiting = [kernel for twins in later.values() for kernel in twins]
+            waiting = [kernel for group in groups.values() for kernel in group[1:]]
         if self._work.finals and not self._ends and not self._withdrawn:
             yield from missing_copies(known, copies)  # those that a killed session did not record
-            for m in self._supervisor.sweep(problem, (), own, picks=measured_picks(picks, own, copies)):
-                yield m
-                yield from copies_for(m, copies)
+            picks = measured_picks(picks, own, copies)
+            yield from with_copies(self._supervisor.sweep(problem, (), own, picks=picks), copies)
 
-    def _identify(self, problem: Problem, kernels: Iterable[Kernel]) -> dict[Kernel, RunIdentity]:
-        """Returns the identities of the source's kernels that can run the problem, as far as known. Waits for
-        builds.
+    def _identify(self, kernels: Iterable[Kernel]) -> Mapping[Kernel, RunIdentity | Kernel]:
+        """Returns the identities of these and of earlier kernels, themselves where unknown. Waits for builds.
 
         Raises BuildError when the build folder cannot be used.
         """
         target = self._supervisor.target
-        sources: dict[Kernel, KernelSource] = {}
-        for kernel in kernels:
-            builder = target.owner(kernel).builder
-            if builder is not None and target.refusal(kernel, problem) is None:
-                sources[kernel] = builder.source
-        builds = {kernel: target.build(kernel) for kernel in sources}
+        new = {one: target.owner(one).builder for one in kernels if one not in self._identities}
+        builds = {kernel: target.build(kernel) for kernel, builder in new.items() if builder is not None}
         with self._supervisor.waiting_for_compilers():
             wait(builds.values())
         for kernel, build in builds.items():
-            binary = build.result().binary
-            if binary is not None and kernel not in self._identities:
-                self._identities[kernel] = run_identity(sources[kernel], kernel, binary.path)
-        found = {kernel: self._identities.get(kernel) for kernel in builds}
-        return {kernel: identity for kernel, identity in found.items() if identity is not None}
+            builder, binary = new[kernel], build.result().binary
+            if builder is not None and binary is not None:
+                self._identities[kernel] = run_identity(builder.source, kernel, binary.path) or kernel
+        return self._identities

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from tile_oracle.measure.assignments import Ended, Message, Opened, Work
+from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.engine import Engine, Event, Joined, Told
 from tile_oracle.measure.measuring import Measuring
 from tile_oracle.measure.supervisor import Supervisor
@@ -17,20 +18,24 @@ _NAME = "this process"
 class OwnDevice(Engine):
     """See tile_oracle.measure.engine.Engine."""
 
-    def __init__(self, supervisor: Supervisor, run: str) -> None:
-        """run: see Measuring."""
+    def __init__(self, supervisor: Supervisor, run: str, builds: Builds) -> None:
+        """run: see Measuring. builds: what the device waits for when it has no assignment."""
+        self._builds = builds
         self._supervisor = supervisor
         self._measuring = Measuring(supervisor, run, elsewhere=False)
         self._is_open = False
         self._going: Iterator[Message] | None = None
 
     def events(self, wait_s: float) -> list[Event]:
-        """Returns the next row of the assignment. Raises HarnessError when nothing can be measured."""
+        """Returns the next row of the assignment; without one, waits for a binary. Raises HarnessError when
+        nothing can be measured."""
         if not self._is_open:
             device = self._supervisor.open()
             self._is_open = True
             return [Joined(_NAME, Opened(device.name, socket.gethostname()))]
         if self._going is None:
+            with self._supervisor.waiting_for_compilers():
+                self._builds.wait(wait_s)
             return []
         going, self._going = self._going, None
         message = next(going)

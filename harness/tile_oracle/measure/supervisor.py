@@ -14,11 +14,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tile_oracle.compiling.compiler_message import shortened
 from tile_oracle.errors import TargetError
@@ -45,9 +44,6 @@ from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.targets.base import DataFiles
 from tile_oracle.targets.target import Target
-
-if TYPE_CHECKING:
-    from tile_oracle.compiling.builder import BuildResult
 
 _WINDOW = 8
 """Number of kernels sent to the worker in advance, so that it never waits for the parent."""
@@ -76,11 +72,10 @@ class _Job:
 
 @dataclass
 class _Sweep:
-    """The kernels of a problem that wait for their build or for the worker, and those that it was sent, by
-    identity."""
+    """The kernels of a problem that wait for the worker, and those that it was sent, by identity."""
 
     problem: Problem
-    waiting: deque[tuple[Kernel, Future[BuildResult]]]
+    waiting: deque[Kernel]
     jobs: dict[int, _Job] = field(default_factory=dict)
 
 
@@ -114,15 +109,11 @@ class Supervisor(WorkerLink):
         finally:
             self._build_wait_s += time.monotonic() - began
 
-    def take_build_wait_ms(self) -> float:
-        """Milliseconds that an idle worker has waited for compilers since the last call."""
-        waited, self._build_wait_s = self._build_wait_s, 0.0
-        return round(1000.0 * waited, 3)
-
     def row_of(self, measurement: Measurement) -> dict[str, Any]:
         """Returns the row of a measurement that was made here, without the run and the time."""
-        waited = {"build_wait_ms": self.take_build_wait_ms()}
-        return row_of(measurement, self.target, self.settings, self.device) | waited
+        waited_s, self._build_wait_s = self._build_wait_s, 0.0
+        row = row_of(measurement, self.target, self.settings, self.device)
+        return row | {"build_wait_ms": round(1000.0 * waited_s, 3)}
 
     # ---- a caller's own data ------------------------------------------------------------------
 
@@ -173,24 +164,19 @@ class Supervisor(WorkerLink):
         """
         self._wanted, self._all_checks = wanted, set(picks)
         swept = [m for m in known if m.round < ROUND_FINAL]
-        earlier = [m for m in known if m.round >= ROUND_FINAL]
-        known_before = len(swept)
+        new: list[Measurement] = []
         self._fastest_ms = sorted(m.latency_ms for m in swept if m.ok)[:ALWAYS_IN_FULL]
 
-        waiting: deque[tuple[Kernel, Future[BuildResult]]] = deque()
-        for kernel in self._order.ordered(kernels) if self.settings.timing.sequential else kernels:
-            reason = self.target.refusal(kernel, problem)
-            if reason is None:
-                waiting.append((kernel, self.target.build(kernel)))
-            else:
-                yield Measurement(problem, kernel, "unsupported", reason)
+        waiting = self._order.ordered(kernels) if self.settings.timing.sequential else kernels
+        for kernel in waiting:
+            self.target.build(kernel)
         try:
-            for measurement in self._sweep_once(_Sweep(problem, waiting)):
-                swept.append(measurement)
+            for measurement in self._sweep_once(_Sweep(problem, deque(waiting))):
+                new.append(measurement)
                 yield measurement
-            self._order.learn(swept[known_before:])
+            self._order.learn(new, swept)
             if finals:
-                yield from self._finals(problem, [*swept, *earlier], picks)
+                yield from self._finals(problem, [*known, *new], picks)
         finally:
             self._wanted = None
             self._first_failures.clear()
@@ -215,8 +201,7 @@ class Supervisor(WorkerLink):
             tried |= set(again)
             self._all_checks |= tried
             round_ = max(m.round for m in known) + 1
-            builds = deque((kernel, self.target.build(kernel)) for kernel in again)
-            for measurement in self._sweep_once(_Sweep(problem, builds)):
+            for measurement in self._sweep_once(_Sweep(problem, deque(again))):
                 known.append(replace(measurement, round=round_))
                 yield known[-1]
             round_, leaders = round_ + 1, choose_leaders(standing(known), picks, self.settings)
@@ -283,60 +268,50 @@ class Supervisor(WorkerLink):
     def _try_again(self, sweep: _Sweep, job: _Job, failed: Measurement) -> None:
         """Puts the kernel at the front of the queue, to run alone in a new worker."""
         self._first_failures[job.kernel] = failed
-        sweep.waiting.appendleft((job.kernel, self.target.build(job.kernel)))
+        sweep.waiting.appendleft(job.kernel)
 
     def _feed(self, sweep: _Sweep) -> Iterator[Measurement]:
-        """Sends built kernels to the worker, in the order in which builds finish; yields build errors."""
+        """Sends kernels to the worker, once they are built; yields build errors."""
         problem, waiting, jobs = sweep.problem, sweep.waiting, sweep.jobs
-        if waiting and not jobs:
-            with self.waiting_for_compilers():
-                wait([future for _, future in waiting], return_when=FIRST_COMPLETED)
-        not_built: list[tuple[Kernel, Future[BuildResult]]] = []
-        try:
-            while waiting and len(jobs) < _WINDOW:
-                kernel, future = waiting[0]
-                if self._wanted is not None and not self._wanted(kernel):
-                    waiting.popleft()
-                    continue
-                if not future.done():
-                    not_built.append(waiting.popleft())
-                    continue
-                result = future.result()
-                if result.binary is None:
-                    waiting.popleft()
-                    # A killed compiler says nothing about the kernel. With this status, a resumed run or the
-                    # next session measures it again.
-                    status = "device_lost" if result.interrupted else "build_error"
-                    yield Measurement(problem, kernel, status, shortened(result.log, _LOG_CHARACTERS))
-                    continue
-                second_try = kernel in self._first_failures
-                if second_try and jobs:
-                    break
-                if second_try and self.used:
-                    self.drop()
-                self.ready(problem)
-                identity = next(self.ids)
-                path = result.binary.path
+        while waiting and len(jobs) < _WINDOW:
+            kernel = waiting[0]
+            if self._wanted is not None and not self._wanted(kernel):
                 waiting.popleft()
-                best_ms = self._fastest_ms[0] if self._fastest_ms else None
-                lost_ms = None if kernel in self._all_checks else has_lost_ms(self._fastest_ms, self.settings)
-                self.live_worker.run(Run(identity, str(path), kernel.name, best_ms, lost_ms))
-                jobs[identity] = _Job(kernel, path, alone=not self.used)
-                self.used = True
-                if second_try:
-                    break
-        finally:
-            waiting.extendleft(reversed(not_built))
+                continue
+            second_try, build = kernel in self._first_failures, self.target.build(kernel)
+            if jobs and (second_try or not build.done()):
+                return
+            with self.waiting_for_compilers():
+                result = build.result()
+            if result.binary is None:
+                waiting.popleft()
+                # A killed compiler says nothing about the kernel. With this status, a resumed run or the
+                # next session measures it again.
+                status = "device_lost" if result.interrupted else "build_error"
+                yield Measurement(problem, kernel, status, shortened(result.log, _LOG_CHARACTERS))
+                continue
+            if second_try and self.used:
+                self.drop()
+            self.ready(problem)
+            identity = next(self.ids)
+            path = result.binary.path
+            waiting.popleft()
+            best_ms = self._fastest_ms[0] if self._fastest_ms else None
+            lost_ms = None if kernel in self._all_checks else has_lost_ms(self._fastest_ms, self.settings)
+            self.live_worker.run(Run(identity, str(path), kernel.name, best_ms, lost_ms))
+            jobs[identity] = _Job(kernel, path, alone=not self.used)
+            self.used = True
+            if second_try:
+                return
 
     def _requeue(self, sweep: _Sweep) -> None:
         for identity in sorted(sweep.jobs, reverse=True):
-            kernel = sweep.jobs.pop(identity).kernel
-            sweep.waiting.appendleft((kernel, self.target.build(kernel)))
+            sweep.waiting.appendleft(sweep.jobs.pop(identity).kernel)
 
     def _give_up(self, sweep: _Sweep, status: str, detail: str) -> Iterator[Measurement]:
         self._requeue(sweep)
         while sweep.waiting:
-            kernel = sweep.waiting.popleft()[0]
+            kernel = sweep.waiting.popleft()
             first = self._first_failures.pop(kernel, None)
             yield first if first is not None else Measurement(sweep.problem, kernel, status, detail)
 

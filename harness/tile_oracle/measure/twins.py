@@ -50,6 +50,13 @@ def copies_for(measurement: Measurement, copies: Mapping[Kernel, str]) -> Iterat
             yield copy_of(measurement, twin)
 
 
+def with_copies(measurements: Iterable[Measurement], copies: Mapping[Kernel, str]) -> Iterator[Measurement]:
+    """Yields each measurement, followed by the copies that it has."""
+    for measurement in measurements:
+        yield measurement
+        yield from copies_for(measurement, copies)
+
+
 def measured_picks(
     picks: Iterable[Kernel], own: Iterable[Measurement], copies: Mapping[Kernel, str]
 ) -> list[Kernel]:

@@ -17,7 +17,7 @@ from tile_oracle.libraries.algorithms import Algorithms
 from tile_oracle.libraries.ask import ask_library
 from tile_oracle.libraries.offers import Offers, load_offers, offers_file, save_offers
 from tile_oracle.measure.assignments import DeviceSettings
-from tile_oracle.measure.builds import Builds, BuiltThere
+from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.device_progress import DeviceProgress
 from tile_oracle.measure.driver import Driver, ProblemTask
 from tile_oracle.measure.engine import Engine
@@ -225,8 +225,7 @@ class LiveSession(Session):
             match=self.options.fleet_match,
             in_order=self.in_turn or self.deadline is not None,
             in_turn=self.in_turn,
-            # In turn, a problem that a test has asked for begins.
-            deadline=None if self.in_turn else self.deadline,
+            deadline=self.deadline,
             split_s=split_s,
         )
 
@@ -241,8 +240,8 @@ class LiveSession(Session):
             return ray, Builds(self.target, ray.ship), _SPLIT_ON_CLUSTER_S
         if self.devices is not None:
             return HostDevices(self._device_settings(run), self.devices), Builds(self.target), _SPLIT_S
-        supervisor = Supervisor(self.target, self._settings, run.measurements)
-        return OwnDevice(supervisor, run.name), BuiltThere(self.target), _SPLIT_S
+        supervisor, builds = Supervisor(self.target, self._settings, run.measurements), Builds(self.target)
+        return OwnDevice(supervisor, run.name, builds), builds, _SPLIT_S
 
     def _device_settings(self, run: Run) -> DeviceSettings:
         """Returns how devices in other processes measure."""
