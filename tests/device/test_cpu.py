@@ -13,7 +13,9 @@ from tile_oracle.compiling.builder import Builder
 from tile_oracle.device import cpu as cpu_device
 from tile_oracle.device.base import KernelFailed, ProblemRefused
 from tile_oracle.device.cpu import CpuDevice, open_device
+from tile_oracle.problem import Problem, problem_from_id
 
+PAGED = problem_from_id("paged_attention-bf16-bf16-b2-h2-g1-q1-k5-d64-p16")
 PROBLEM = small_problem(N=2, C=6, K=10, G=2, Hi=16, Wi=15)
 
 
@@ -80,6 +82,20 @@ def test_a_kernel_that_fails_when_timed_says_so(device: CpuDevice, evil_builder:
     assert device.check(path).status == "ok"
     with pytest.raises(KernelFailed, match="returned 5 when it was timed"):
         device.sample(path, 3)
+
+
+@pytest.mark.parametrize(
+    "problem", [PROBLEM, PAGED, problem_from_id("softmax-bf16-r3-c100")], ids=lambda one: one.op
+)
+def test_what_timed_runs_need_is_made_before_the_first_kernels_time_limit_begins(
+    problem: Problem, device: CpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.load(problem, 1)
+    data = device._require()
+    for what in {"_timed_set", "operands", "bounds"} & set(dir(data)):
+        monkeypatch.setattr(type(data), what, lambda *_, **__: pytest.fail("made within the limit"))
+    assert data.timed.mismatch() is not None  # nothing has run
+    assert device._timed_arguments is not None
 
 
 def test_a_problem_that_does_not_fit_is_refused_before_any_allocation(

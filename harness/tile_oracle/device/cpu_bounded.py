@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -63,12 +63,12 @@ class BoundedCpuData(CpuData):
         inputs = tuple(holding(one, flush=False) for one in rounds[0])
         out = GuardedBuffer(math.prod(problem.operand_shapes[-1]) * size, flush=False)
         turns = whole_turns(inputs, rounds, out, size, self.seed)
-        bounds = cache(lambda state: self.bounds(rounds[state]))
+        bounds = [self.bounds(one) for one in rounds]
 
         def mismatch() -> str | None:
-            return _mismatch(turns.kept, problem, bounds(int(turns.kept_states[0])))
+            return _mismatch(turns.kept, problem, bounds[int(turns.kept_states[0])])
 
-        return TimedSet(problem, inputs, out, turns, mismatch)
+        return TimedSet(inputs, out, turns, mismatch)
 
 
 def _mismatch(out: Array, problem: Problem, bounds: tuple[Array, Array]) -> str | None:

@@ -56,7 +56,6 @@ class TimedSet:
     mismatch: how that output differs from what its run's operands give, or None.
     """
 
-    problem: Problem
     inputs: Sequence[GuardedBuffer]
     out: GuardedBuffer
     turns: OperandTurns
@@ -70,7 +69,7 @@ class CpuData(ABC):
 
     @cached_property
     def timed(self) -> TimedSet:
-        """The timing data, made when the first kernel has passed its check."""
+        """The timing data. A device that only checks does not ask for them."""
         return self._timed_set()
 
     @abstractmethod
@@ -143,7 +142,7 @@ class ProblemData(CpuData):
             )
             return comparison.mismatch(negative)
 
-        return TimedSet(problem, inputs, out, turns, mismatch)
+        return TimedSet(inputs, out, turns, mismatch)
 
 
 def _with_spoilt(problem: Problem, integers: tuple[Integers, Integers], seed: int) -> tuple[Array, Array]:

@@ -73,6 +73,7 @@ class InterpreterDevice(CpuDevice):
     """Triton's interpreter. `check` says `untimed` of a right kernel, so nothing is timed."""
 
     adds_nothing = False
+    times = False
 
     def __init__(self) -> None:
         super().__init__()
