@@ -164,6 +164,21 @@ def test_cold_and_warm_caches_do_not_mix(read: Callable[[pd.DataFrame], object])
             read(frame([row | {"cache": cache} for row, cache in zip(rows, caches, strict=True)]))
 
 
+@pytest.mark.parametrize("column", ["device", "arch"])
+@pytest.mark.parametrize("read", [final_measurements, training_rows])
+def test_times_of_a_problem_on_two_devices_do_not_mix(
+    read: Callable[[pd.DataFrame], object], column: str
+) -> None:
+    first, other = record(PROBLEM, A, 2.0), {column: "another"}
+    for second in (record(OTHER, A, 1.0) | other, record(PROBLEM, B, status="unsupported") | other):
+        read(frame([first, second]))
+    for kernel in (A, B):
+        with pytest.raises(
+            RecordError, match=rf"{PROBLEM.id} are of {first[column]} and another, .* --device"
+        ):
+            read(frame([first, record(PROBLEM, kernel, 1.0) | other]))
+
+
 def test_the_problem_table_has_each_problem_once_with_its_key() -> None:
     table = problem_table([PROBLEM, OTHER, GroupedConvProblem.from_id(PROBLEM.id)])
     assert table["problem"].tolist() == [PROBLEM.id, OTHER.id]

@@ -56,6 +56,16 @@ def test_by_default_the_oracle_of_the_model_is_replayed(recorded: Recorded, acce
     assert (baseline["device"], baseline["target"], baseline["kernel_set"]) == (DEVICE, "gfx950", "tiny")
 
 
+def test_records_of_cold_and_warm_caches_are_refused_before_the_session(recorded: Recorded) -> None:
+    mixed = recorded.project.folder / "mixed.parquet"
+    rows = load_records(recorded.oracle)
+    rows.loc[rows.index[:2], "cache"] = "cold"
+    write_dataset(rows, mixed)
+    refused = recorded.project.pytest("--oracle", str(mixed))
+    assert refused.status == 4
+    assert "the records are of cold and warm caches" in refused.last
+
+
 def test_the_header_describes_the_records(recorded: Recorded, accepted: Finished) -> None:
     assert "target: replay (shipped with made_up), nothing is built or measured" in accepted.lines
     assert (

@@ -66,6 +66,22 @@ def test_resume_without_an_earlier_run_starts_a_new_one(project: Project) -> Non
     assert f"run: {project.runs[0]} (new: there is no run to resume)" in finished.lines
 
 
+@pytest.mark.parametrize("more", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
+def test_a_run_of_another_device_is_not_resumed(project: Project, more: tuple[str, ...]) -> None:
+    """Its oracle would be the fastest kernel of the faster device."""
+    asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--run-name", "moved", "--resume", "--model=none")
+    assert project.pytest(*asked, "-k", "f1x1").status == 0
+    (part,) = (project.folder / "reports" / "moved" / "measurements").glob("part-*.parquet")
+    kept = pd.read_parquet(part).assign(device="a faster CPU")
+    kept.to_parquet(part)
+    moved = project.pytest(*asked, *more)
+    assert moved.status == 2, moved.output
+    assert "moved was measured on a faster CPU, and this device is " in moved.output
+    assert "continue it there, or begin another run without --resume" in moved.output
+    assert "Traceback" not in moved.output
+    assert len(project.records()) == len(kept)
+
+
 @pytest.mark.slow
 def test_a_named_run_is_not_resumed_with_other_settings(project: Project) -> None:
     named = ("--problem-set", "small.csv", *TWO_KERNELS, "--run-name", "mine")

@@ -72,10 +72,10 @@ def final_measurements(records: pd.DataFrame, only: Collection[str] | None = Non
     measured after the sweep) and `sweep_tflops` (TFLOPS in the sweep, null unless ok there). only: the
     columns of the records to return; None: all.
 
-    Raises RecordError for missing columns and a mix of warm and cold caches.
+    Raises RecordError for missing columns, and as `check_comparable`.
     """
     _check_columns(records)
-    check_caches(records)
+    check_comparable(records)
     frame = records.reset_index(drop=True)
     problem_codes, problem_names = pd.factorize(frame["problem"], use_na_sentinel=True)
     kernel_codes, kernel_names = pd.factorize(frame["kernel"], use_na_sentinel=True)
@@ -240,3 +240,22 @@ def check_caches(records: pd.DataFrame) -> None:
             f"the records are of {' and '.join(map(str, found))} caches, which are not comparable: "
             "read runs with --cold-cache separately from others"
         )
+
+
+def check_comparable(records: pd.DataFrame) -> None:
+    """Raises RecordError for a mix of caches, and for times of one problem on several devices or
+    architectures."""
+    check_caches(records)
+    for column in ("device", "arch"):
+        if column not in records or records[column].nunique() < 2:
+            continue
+        timed = records.loc[records["latency_ms"].notna(), ["problem", column]].astype(object)
+        found = timed[timed[column].fillna("") != ""].drop_duplicates()
+        several = found[found.duplicated("problem", keep=False)]
+        if len(several):
+            problem = several["problem"].iloc[0]
+            names = several.loc[several["problem"] == problem, column]
+            raise RecordError(
+                f"the records of {problem} are of {' and '.join(map(str, names))}, whose times are not "
+                "comparable: `tile-oracle runs merge --format oracle --device NAME` selects one device's"
+            )

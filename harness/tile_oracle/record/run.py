@@ -38,7 +38,7 @@ _FIX = "its measurements can still be read and merged"
 
 ALREADY_KNOWN = (
     *("problem", "kernel", "round", "status", "detail", "latency_ms", "latency_min_ms", "spread", "samples"),
-    *("check", "check_points", "at_least_ms"),
+    *("check", "check_points", "at_least_ms", "device"),
 )
 """The columns of earlier measurements that a resumed run needs."""
 
@@ -73,7 +73,7 @@ class Run:
 def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str | None, resume: bool) -> Run:
     """Creates a run, or with `resume` opens the newest one with the same purpose (or the one named).
 
-    purpose: JSON values that determine the measurements (problem sets, kernels, target, sources, device).
+    purpose: JSON values that determine the measurements (problem sets, kernels, target, sources).
     stem: prefix of a new run's name. A resumed run loses its device_lost rows, and its damaged parts are set
     aside: those pairs are measured again. Raises RecordError for a name that is not a file name or is taken,
     for a run to resume that has another purpose, and for files that cannot be read or written.
@@ -223,6 +223,15 @@ class RunLog:
 
     def close(self) -> None:
         self._journal.seal()
+
+    def check_device(self, name: str) -> None:
+        """Raises RecordError if earlier sessions measured on another device."""
+        rows = (row for rows in self._known.values() for row in rows.values())
+        if others := {row["device"] for row in rows if row["device"] and row["latency_ms"]} - {name}:
+            raise RecordError(
+                f"{self.run.folder} was measured on {', '.join(sorted(others))}, and this device is {name}, "
+                "whose times are not comparable: continue it there, or begin another run without --resume"
+            )
 
     def known(self, problem_id: str) -> list[dict[str, Any]]:
         """Returns the rows of a problem that were there when this was first asked. Raises RecordError."""

@@ -275,7 +275,10 @@ class LiveSession(Session):
         return [kernel for kernel in planned if self._first.has((problem, kernel))]
 
     def _picks(self, device: str) -> Picks:
-        """Returns what the models under test pick, once it is known on which device."""
+        """Returns what the models under test pick, once it is known on which device. Raises RecordError for
+        another device than that of a resumed run."""
+        assert self._log is not None
+        self._log.check_device(device)
         self._learn_known_failures(device)
         return picks_of(self.pickers, without(self.plan, self.lacking), self._held, self.target)
 

@@ -26,6 +26,7 @@ from tile_oracle.pickers.installed import file_of, picker_names
 from tile_oracle.problem_set import ProblemSet, load_problem_sets, problem_set_of_ids
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about
+from tile_oracle.record.final import check_caches
 from tile_oracle.record.journal import names_in, parts_in
 from tile_oracle.record.run import purpose_of
 from tile_oracle.session.models import AUTO, WORDS
@@ -148,6 +149,7 @@ def _load(paths: Sequence[Path], why: str) -> Recording:
     records = load_records(paths, compact=True)
     if records.empty:
         raise RecordError(f"{paths[0]} holds no record: there is nothing to replay")
+    check_caches(records)
     kernel_set, kernel_filter = pool_of_sources(paths)
     arch = _one(records, "arch", paths[0])
     if not arch:

@@ -12,7 +12,7 @@ from tile_oracle.features.code_table import CODE_COLUMNS
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel import source_of
 from tile_oracle.operation import operation_named
-from tile_oracle.record.final import check_caches, is_censored, records_op
+from tile_oracle.record.final import check_comparable, is_censored, records_op
 from tile_oracle.record.schema import kernel_columns, problem_columns
 
 _FAILED = ("wrong", "flaky", "crash", "timeout")
@@ -48,13 +48,13 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     """Returns the usable rows of a record table: ok, of a pair without a failure in any of its rows, and of a
     kernel that the operation has features for.
 
-    Raises ModelError when a column is missing or nothing is left, RecordError for warm and cold caches mixed.
+    Raises ModelError when a column is missing or nothing is left, RecordError as `check_comparable`.
     """
     needed = ("problem", "kernel", "status", "latency_ms", *pair_columns_of(records_op(records)))
     missing = [name for name in needed if name not in records]
     if missing:
         raise ModelError(f"the records lack the columns {', '.join(missing)}")
-    check_caches(records)
+    check_comparable(records)
     names = records["kernel"].astype(str)
     without_features = 0
     if operation_named(records_op(records)).for_models.pool is None:
