@@ -36,15 +36,12 @@ def read(words: str) -> argparse.Namespace:
     return parser.parse_args(words.split())
 
 
-def test_values_are_read_by_their_word_and_have_the_defaults_of_the_table() -> None:
+def test_values_are_those_given_or_the_defaults_of_the_table() -> None:
     assert vars(read("a.csv b.csv -o here")) == {
         "files": [Path("a.csv"), Path("b.csv")], "out": Path("here"), "folds": 5, "reach": 2.5,
         "by": "oracle", "recipe": None, "also": [], "json": None, "diff": None, "sizes": "1,2",
         "quiet": False, "of": "",
     }  # fmt: skip
-
-
-def test_values_are_those_that_are_given() -> None:
     given = read("a -o b --folds 7 --by pick --recipe best --also c --also d --json --diff e f --quiet")
     assert (given.folds, given.by, given.recipe, given.quiet) == (7, "pick", "best", True)
     assert (given.also, given.json, given.diff) == ([Path("c"), Path("d")], STDOUT, [Path("e"), Path("f")])

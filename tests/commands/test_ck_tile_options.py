@@ -76,14 +76,11 @@ def test_doctor_reports_a_folder_without_ck_tile(capsys: pytest.CaptureFixture[s
     assert "missing headers: --ck-tile" in capsys.readouterr().out
 
 
-def test_build_says_which_architecture_it_is_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["build", "-o", str(tmp_path / "out"), "--ck-tile", str(DOUBLE)]) == 2
-    assert "give --arch gfx950, or leave --ck-tile out" in capsys.readouterr().err
-
-
-def test_build_without_a_compiler_says_how_to_get_one(
+def test_build_names_its_architecture_and_a_missing_compiler(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    assert main(["build", "-o", str(tmp_path / "out"), "--ck-tile", str(DOUBLE)]) == 2
+    assert "give --arch gfx950, or leave --ck-tile out" in capsys.readouterr().err
     out = str(tmp_path / "out")
     assert main(["build", "-o", out, "--arch", "gfx950", "--ck-tile", str(DOUBLE)]) == 2
     said = capsys.readouterr().err
@@ -100,11 +97,10 @@ def options(
     return read_command_line("--problem-set=forward_smoke", "--ck-tile=some/ck")
 
 
-def test_a_relative_folder_means_the_same_as_in_the_shell(options: SessionOptions, tmp_path: Path) -> None:
+def test_a_folder_is_relative_to_the_shell_and_has_baselines_of_its_own(
+    options: SessionOptions, tmp_path: Path
+) -> None:
     assert options.ck_tile == tmp_path / "some" / "ck"
-
-
-def test_both_implementations_have_their_own_baselines(options: SessionOptions) -> None:
     (part,) = load_problem_sets("forward_smoke").parts or (load_problem_sets("forward_smoke"),)
     choice = ModelChoice(no_picker("m", ""))
     theirs = baseline_file(choice, part, "MI355X", options)

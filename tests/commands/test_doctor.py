@@ -35,6 +35,7 @@ def test_a_machine_without_a_gpu_runs_on_its_cpu(capsys: pytest.CaptureFixture[s
     assert "missing device and runtime: no such GPU" in shown
     assert str(tmp_path / "cache") in shown
     assert "GiB free" in shown
+    assert [found.target for found in examine_targets()] == ["gfx950", "sm_90", "cpu"]
 
 
 @pytest.mark.parametrize(("name", "chosen"), [("amd_presence", "gfx950"), ("nvidia_presence", "sm_90")])
@@ -104,22 +105,17 @@ def test_a_machine_that_can_run_nothing_fails(
     assert "no target can run here" in shown
 
 
-def test_an_unwritable_cache_is_shown(tmp_path: Path) -> None:
+def test_an_unwritable_cache_and_a_nearly_full_disk_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     found = examine_installation(tmp_path / "file" / "cache")
     assert [f.state for f in found if f.what == "cache of kernels"] == [BAD]
-
-
-def test_a_disk_that_is_nearly_full_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_LOW_DISK_BYTES", 1 << 62)
     found = {f.what: f for f in examine_installation(tmp_path)}
     assert found["disk"].state == NOTE
     assert "make room" in found["disk"].text
     assert found["cache of kernels"].state == GOOD
-
-
-def test_targets_are_in_the_order_of_auto() -> None:
-    assert [found.target for found in examine_targets()] == ["gfx950", "sm_90", "cpu"]
 
 
 @pytest.mark.parametrize(

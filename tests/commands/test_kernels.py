@@ -54,16 +54,15 @@ def test_without_arguments_it_counts_the_default_set_everywhere(capsys: pytest.C
     assert rows["gfx1201 bf16 2D"] == ["4", "-", "-"]
 
 
-def test_one_kind_is_counted_by_tile_and_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_kind_is_counted_by_tile_and_pipeline_and_with_a_filter(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = output(capsys, "--arch", "gfx950", *_KIND)
     rows = table(text, "tile ")
     assert rows["128x64x128 8x2x1 16x16x32"] == ["8", "4", "2", "4", "4", "8", "30"]
     assert len(rows) == 10 + 1
     assert "gfx950, forward bf16 2D: 300 kernels" in text
     assert "180 more are proposed by the rules and refused" in text
-
-
-def test_a_filter_is_counted_against_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
     where = ("--kernel-filter", "tile_n >= 128 and pipeline == 'compv5'")
     text = output(capsys, "--arch", "gfx950", "--dtype", "bf16", "--ndim", "3", *where)
     assert "12 of 300  6 of 150    6 of 150" in text
@@ -88,9 +87,6 @@ def test_refusals_are_counted_and_shown_by_example(capsys: pytest.CaptureFixture
     text = output(capsys, "--arch", "gfx942", *_KIND, "--refused", "--first", "2")
     rest = list(explained.reasons.values())[2:]
     assert f"{sum(rest)}  for {len(rest)} other reasons; --first shows more" in text
-
-
-def test_a_set_without_refusals_says_so_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "--arch", "cpu", *_KIND, "--refused")
     assert text == "kernel set default on cpu, 1 kind of problem: 24 proposed, 24 allowed, 0 refused\n"
 

@@ -48,7 +48,7 @@ def test_every_target_is_printed_with_its_unit(model: Path, capsys: pytest.Captu
     assert "GB/s" in text[1]
 
 
-def test_problems_are_named_as_for_pick(
+def test_problems_and_pools_are_named_as_for_pick(
     model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     by_id = predicted(capsys, PROBLEM, "--model", str(model))
@@ -60,11 +60,6 @@ def test_problems_are_named_as_for_pick(
     assert [json.loads(line)["problem"] for line in lines] == [
         PROBLEM, "forward-bf16-n1-c64-k64-i28x28-f1x1",
     ]  # fmt: skip
-
-
-def test_a_pool_may_be_ranked_in_place_of_the_trained_kernels(
-    model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     words = ("--model", str(model), "--json", "--top", "9999")
     known = json.loads(predicted(capsys, PROBLEM, *words)[0])
     pool = json.loads(predicted(capsys, PROBLEM, *words, "--kernel-set", "default")[0])
@@ -81,7 +76,7 @@ def two_models(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
-def test_pick_and_predictions_take_the_same_model_and_say_what_else_fits(
+def test_the_same_model_is_taken_everywhere_and_what_else_fits_is_said(
     two_models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more, taken, other in (
@@ -104,11 +99,6 @@ def test_pick_and_predictions_take_the_same_model_and_say_what_else_fits(
             found.append((document["model"], document["picks"][0]["kernel"]))
         assert found[0] == found[1]
         assert found[0][0] == taken
-
-
-def test_a_named_model_says_how_many_of_the_candidates_it_was_trained_on(
-    two_models: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     (two_models / "all.txt").write_text("".join(f"{one.name}\n" for one in make_kernels()))
     assert main(["pick", PROBLEM, "--arch", "gfx950", "--kernels", "all.txt", "--model", "z_newer"]) == 0
     assert "models/z_newer; trained on 2 of the 10 candidates)" in capsys.readouterr().err

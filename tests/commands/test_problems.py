@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.commands import problems
-from tile_oracle.errors import HarnessError, ProblemSetError
+from tile_oracle.errors import HarnessError
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 from tile_oracle.terminal.argument_table import add_arguments
 from tile_oracle.terminal.plain_text import plain_output
@@ -27,13 +27,16 @@ def said(capsys):
     return said
 
 
-def test_without_a_name_every_shipped_set_has_a_line(said) -> None:
+def test_shipped_sets_have_a_line_each_and_ids_can_be_piped(said) -> None:
     lines = said().splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(list_problem_sets())
     smoke = load_problem_set("forward_smoke")
     (line,) = (line for line in lines if line.startswith("forward_smoke "))
     for part in ("10", "forward", "bf16", "2D 3D", smoke.sha256[:12]):
         assert part in line
+    ids = said("--ids", "forward_smoke", "bwd_data_smoke").splitlines()
+    both = (*load_problem_set("forward_smoke").problems, *load_problem_set("bwd_data_smoke").problems)
+    assert ids == [problem.id for problem in both]
 
 
 def test_a_set_in_detail(said) -> None:
@@ -47,12 +50,6 @@ def test_a_set_in_detail(said) -> None:
     assert rows["dilated"] == ["1", "10%"]
     assert rows["C"][:3] == ["3", "64", "512"]
     assert rows["GFLOP"][0] == f"{min(p.flops for p in smoke.problems) / 1e9:.3g}"
-
-
-def test_ids_can_be_piped_and_several_sets_named(said) -> None:
-    ids = said("--ids", "forward_smoke", "bwd_data_smoke").splitlines()
-    both = (*load_problem_set("forward_smoke").problems, *load_problem_set("bwd_data_smoke").problems)
-    assert ids == [problem.id for problem in both]
 
 
 def test_ones_own_file_with_repeated_rows_and_rude_characters(said, tmp_path: Path) -> None:
@@ -97,6 +94,7 @@ def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Pa
         (["gemm_smoke", "--miopen"], "is not a convolution"),
         (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems are of several operations"),
         (["./mine.csv", "-o", "mine.csv"], "is also an input"),
+        (["nope"], "no problem set is called 'nope'"),
     ],
 )
 def test_unwritable_output(said, tmp_path: Path, monkeypatch, arguments: list[str], message: str) -> None:
@@ -105,10 +103,3 @@ def test_unwritable_output(said, tmp_path: Path, monkeypatch, arguments: list[st
     with pytest.raises(HarnessError, match=message):
         said(*arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.csv"]
-
-
-def test_an_unknown_set_is_an_error() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser, problems.ARGUMENTS)
-    with pytest.raises(ProblemSetError, match="no problem set is called 'nope'"):
-        problems.run(parser.parse_args(["nope"]))

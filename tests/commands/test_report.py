@@ -79,11 +79,8 @@ def test_another_baseline_can_fail_it(run_folder: Path, tmp_path: Path) -> None:
     assert call(run_folder, "--baseline", path) == 1
 
 
-def test_a_baseline_that_is_not_there(run_folder: Path, tmp_path: Path) -> None:
+def test_a_baseline_or_a_run_that_is_not_there_is_an_error(run_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(GateError, match="there is no baseline at"):
         call(run_folder, "--baseline", tmp_path / "none.json")
-
-
-def test_a_run_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(RecordError):
         call(tmp_path / "none")

@@ -77,18 +77,32 @@ def test_a_kernel_becomes_a_library(
     assert ctypes.CDLL(str(binary.path)).to_abi_version() == 1
 
 
-def test_the_next_session_finds_it(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+def test_the_next_session_finds_it_if_it_is_whole_and_of_this_machine(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with make_builder() as builder:
-        first = builder.need(make_kernel())
+        first = builder.need(make_kernel()).binary
         assert (builder.stats().compiled, builder.stats().cached) == (1, 0)
     with make_builder() as builder:
         future = builder.submit(make_kernel())
         assert future.done()
         assert builder.ended() == [make_kernel()]
         assert future.result().cached
-        assert future.result().binary == first.binary
+        assert future.result().binary == first
         assert (builder.stats().compiled, builder.stats().cached) == (0, 1)
         assert builder.stats().compile_seconds == 0
+    content = first.path.read_bytes()
+    first.path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+    with make_builder() as builder:
+        assert not builder.need(make_kernel()).cached
+    assert first.path.read_bytes() == content
+    other = replace(this_cpu(), model="another")
+    monkeypatch.setattr(isa_module, "this_cpu", lambda: other)
+    with make_builder() as builder:
+        there = builder.need(make_kernel())
+    assert not there.cached
+    assert there.binary.flags == first.flags
+    assert there.binary.source_hash != first.source_hash
 
 
 def test_kernels_of_equal_code_share_a_binary(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
@@ -122,38 +136,12 @@ def test_everything_that_affects_the_code_affects_the_entry(
     assert first.binary.source_hash != second.binary.source_hash
 
 
-def test_native_binaries_of_another_machine_are_not_used(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder shared by machines: `native` is the same name with the same flags on all of them."""
-    with make_builder() as builder:
-        here = builder.need(make_kernel()).binary
-    other = replace(this_cpu(), model="another")
-    monkeypatch.setattr(isa_module, "this_cpu", lambda: other)
-    with make_builder() as builder:
-        there = builder.need(make_kernel())
-    assert not there.cached
-    assert there.binary.flags == here.flags
-    assert there.binary.source_hash != here.source_hash
-
-
 def test_compiled_headers_are_the_hashed_ones(
     make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
 ) -> None:
     with make_builder() as builder:
         (include / "grouped_conv.hpp").write_text("#error edited meanwhile")
         assert builder.need(make_kernel()).status == "ok"
-
-
-def test_a_damaged_binary_is_built_again(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
-    with make_builder() as builder:
-        first = builder.need(make_kernel()).binary
-    content = first.path.read_bytes()
-    first.path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
-    with make_builder() as builder:
-        again = builder.need(make_kernel())
-    assert not again.cached
-    assert first.path.read_bytes() == content
 
 
 # ---- what does not build -------------------------------------------------------------------------

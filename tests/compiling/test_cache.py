@@ -24,16 +24,16 @@ def files_of(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_lookup_counts_as_use(tmp_path: Path) -> None:
+def test_a_lookup_counts_as_use_and_a_good_entry_is_not_replaced(tmp_path: Path) -> None:
     entry = put(BuildCache(tmp_path), KEY).parent
     os.utime(entry, (0, 0))
     assert BuildCache(tmp_path).find(KEY) is not None
     assert entry.stat().st_mtime > 0
-
-
-def test_lookups_write_nothing(tmp_path: Path) -> None:
     assert BuildCache(tmp_path / "cache").find(KEY) is None
     assert not (tmp_path / "cache").exists()
+    cache = BuildCache(tmp_path)
+    inode = put(cache).stat().st_ino
+    assert put(cache, content=b"other").stat().st_ino == inode
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,6 @@ def test_a_damaged_entry_is_not_found_and_can_be_replaced(
     assert cache.find(KEY) is not None
 
 
-def test_a_good_entry_is_not_replaced(tmp_path: Path) -> None:
-    cache = BuildCache(tmp_path)
-    inode = put(cache).stat().st_ino
-    assert put(cache, content=b"other").stat().st_ino == inode
-
-
-def test_a_key_is_locked_once(tmp_path: Path) -> None:
-    one, two = BuildCache(tmp_path), BuildCache(tmp_path)
-    lock = one.try_lock(KEY)
-    assert two.try_lock(KEY) is None
-    assert two.try_lock(content_key({"source": "other"})) is not None
-    lock.close()
-    again = two.try_lock(KEY)
-    assert again is not None
-    assert one.try_lock(KEY) is None
-
-
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from tile_oracle.compiling.cache import BuildCache\n"
@@ -92,13 +75,21 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     assert BuildCache(tmp_path).try_lock(KEY) is not None
 
 
-def test_a_lock_leaves_no_file(tmp_path: Path) -> None:
+def test_a_key_is_locked_once_without_a_file(tmp_path: Path) -> None:
     with BuildCache(tmp_path).try_lock(KEY) as lock:  # type: ignore[union-attr]
         assert lock is not None
     assert files_of(tmp_path) == []
+    one, two = BuildCache(tmp_path), BuildCache(tmp_path)
+    lock = one.try_lock(KEY)
+    assert two.try_lock(KEY) is None
+    assert two.try_lock(content_key({"source": "other"})) is not None
+    lock.close()
+    again = two.try_lock(KEY)
+    assert again is not None
+    assert one.try_lock(KEY) is None
 
 
-def test_nothing_is_left_of_a_failed_build(tmp_path: Path) -> None:
+def test_work_folders_go_after_a_failure_and_a_day_after_a_kill(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
 
     def fail() -> None:
@@ -109,9 +100,6 @@ def test_nothing_is_left_of_a_failed_build(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert files_of(tmp_path) == []
-
-
-def test_work_folders_of_killed_sessions_are_removed_a_day_later(tmp_path: Path) -> None:
     for name, age_s in (("old", 2 * 24 * 3600), ("young", 3600)):
         folder = tmp_path / "work" / name
         folder.mkdir(parents=True)

@@ -63,14 +63,11 @@ def test_the_numbers_are_the_kernels_own(compile_: Compile) -> None:
     assert other.scratch_bytes >= 160
 
 
-def test_required_symbols_are_checked(compile_: Compile) -> None:
+def test_required_symbols_are_checked_in_code_objects_and_ptx(compile_: Compile, tmp_path: Path) -> None:
     path = compile_(SMALL.format(name="to_conv", shared=64, kept=1))
     assert what_is_wrong_for_gpu(path, "amdgcn", ("to_conv",)) is None
     wrong = what_is_wrong_for_gpu(path, "amdgcn", ("to_conv", "to_launch_info"))
     assert wrong == "the code object does not hold to_launch_info"
-
-
-def test_required_symbols_are_checked_in_ptx(tmp_path: Path) -> None:
     path = tmp_path / "kernel.ptx"
     path.write_text(".version 8.0\n.target sm_90\n.visible .global .align 4 .b8 to_launch_info[36] = {1};\n")
     assert what_is_wrong_for_gpu(path, "nvptx", ("to_launch_info",)) is None

@@ -48,8 +48,8 @@ def after(
     return tmp_path / "after"
 
 
-def test_kernels_are_gained_lost_renamed_and_changed(
-    before: Path, after: Path, make_kernel: MakeKernel
+def test_differing_kernels_are_told_and_damaged_folders_refused(
+    before: Path, after: Path, make_kernel: MakeKernel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two, three, four, five = (make_kernel(tile_m).name for tile_m in (1, 2, 3, 4, 5))
     found = drift(read_version(before), read_version(after))
@@ -61,11 +61,6 @@ def test_kernels_are_gained_lost_renamed_and_changed(
     assert found.b.twins() == (tuple(sorted((two, four))),)
     back = drift(found.b, found.a)
     assert (back.lost, back.renamed) == ((four,), ((five, three),))
-
-
-def test_the_command_tells_the_difference_by_its_exit_status(
-    before: Path, after: Path, make_kernel: MakeKernel, capsys: pytest.CaptureFixture[str]
-) -> None:
     assert main(("kernels", "--diff", str(before), str(before))) == 0
     assert "no difference in 3 kernels" in capsys.readouterr().out
     assert main(("kernels", "--diff", str(before), str(after))) == 1
@@ -76,16 +71,13 @@ def test_the_command_tells_the_difference_by_its_exit_status(
     content = json.loads(capsys.readouterr().out)
     assert content["gained"] == [make_kernel(4).name]
     assert content["twins"]["b"] == [sorted((make_kernel(2).name, make_kernel(4).name))]
-
-
-def test_a_damaged_folder_is_refused(before: Path) -> None:
     binary = next((before / "binaries").iterdir())
     binary.write_bytes(binary.read_bytes()[:200])
     with pytest.raises(BuildError, match="is damaged: build it again"):
         read_version(before)
 
 
-def test_comments_of_ptx_do_not_count(tmp_path: Path) -> None:
+def test_comments_of_ptx_do_not_count_and_other_files_do(tmp_path: Path) -> None:
     texts = {
         "a": ".target sm_90 // made on Monday\nadd r1;",
         "b": ".target sm_90\nadd r1;",
@@ -95,9 +87,6 @@ def test_comments_of_ptx_do_not_count(tmp_path: Path) -> None:
         (tmp_path / f"{name}.ptx").write_text(text)
     same, other = (binary_identity(tmp_path / f"{name}.ptx") for name in "ac")
     assert binary_identity(tmp_path / "b.ptx") == same != other
-
-
-def test_other_files_count_as_a_whole(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text(f'{{"path": "/usr//lib", "algorithm": "{name}"}}')
     assert binary_identity(tmp_path / "a") != binary_identity(tmp_path / "b")

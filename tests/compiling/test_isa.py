@@ -18,22 +18,16 @@ def cpuinfo(*cores: str, model: str = "17") -> str:
     return "\n\n".join(blocks) + "\n\n"
 
 
-def test_a_feature_counts_only_when_every_core_has_it() -> None:
+def test_features_are_those_that_every_core_has() -> None:
     assert parse_cpuinfo(cpuinfo("avx2 fma", "fma sse2"), "x86_64").features == {"fma"}
-
-
-def test_arm_features_are_read_too() -> None:
     text = "processor\t: 0\nFeatures\t: fp asimd bf16\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n\n"
     cpu = parse_cpuinfo(text, "aarch64")
     assert cpu.features == {"fp", "asimd", "bf16"}
     assert "0xd40" in cpu.model
-
-
-def test_no_cpuinfo_means_no_known_features() -> None:
     assert parse_cpuinfo("", "riscv64") == Cpu("riscv64", frozenset(), "")
 
 
-def test_native_differs_between_machines_in_fingerprint() -> None:
+def test_native_differs_by_model_and_instructions() -> None:
     machines = [
         parse_cpuinfo(cpuinfo("avx2 fma"), "x86_64"),
         parse_cpuinfo(cpuinfo("avx2 fma avx512f"), "x86_64"),
@@ -41,9 +35,6 @@ def test_native_differs_between_machines_in_fingerprint() -> None:
         parse_cpuinfo(cpuinfo("avx2 fma"), "aarch64"),
     ]
     assert len({resolve_isa("native", cpu).fingerprint for cpu in machines}) == 4
-
-
-def test_native_asks_of_other_machines_instructions_only() -> None:
     cpu = parse_cpuinfo(cpuinfo("avx2 fma hypervisor ibpb tsc_known_freq avx512_bf16"), "x86_64")
     assert resolve_isa("native", cpu).features == ("avx2", "avx512_bf16", "fma")
 

@@ -33,16 +33,11 @@ def test_a_compiler_that_the_machine_failed_says_nothing_about_the_kernel(said: 
     assert said in ended.log
 
 
-def test_a_compiler_that_cannot_start_says_nothing_about_the_kernel(tmp_path: Path) -> None:
+def test_a_compiler_that_started_is_believed(tmp_path: Path) -> None:
     (tmp_path / "compiler").write_text("#!/bin/sh\n")
     ended = CompilerProcesses().run((str(tmp_path / "compiler"),), tmp_path, 60)
     assert (ended.interrupted, ended.killed) == (True, True)
     assert ended.log.endswith("does not start: Permission denied")
-
-
-def test_a_compiler_that_finds_an_error_and_one_that_only_mentions_memory_are_believed(
-    tmp_path: Path,
-) -> None:
     for line, ok in (("echo 'error: no member named x'; exit 1", False), ("echo 'no Cannot allocate'", True)):
         ended = CompilerProcesses().run(("sh", "-c", line), tmp_path, 60)
         assert (ended.ok, ended.interrupted) == (ok, False)
@@ -112,26 +107,18 @@ REFUSAL = (
 
 
 @pytest.mark.slow
-def test_a_session_is_refused_where_no_kernel_can_be_loaded(no_code: Path) -> None:
+def test_where_no_kernel_can_be_loaded_sessions_are_refused_and_builds_are_not(no_code: Path) -> None:
     line = f"{sys.executable} -m pytest --problem-set one.csv --target cpu --build-dir=no_code --run-name it"
     done = on_a_mount_without_code(line, no_code)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
     (told,) = [one for one in (done.stdout + done.stderr).splitlines() if "no kernel can be loaded" in one]
     assert told.endswith(REFUSAL)
     assert not list((no_code.parent / "reports").glob("it/measurements/*"))
-
-
-@pytest.mark.slow
-def test_the_doctor_says_where_no_kernel_can_be_loaded(no_code: Path) -> None:
     done = on_a_mount_without_code(f"{sys.executable} -m tile_oracle.cli doctor --build-dir no_code", no_code)
     (told,) = [line for line in done.stdout.splitlines() if "noexec" in line]
     assert told.startswith("  missing loading: no kernel can be loaded from ")
     assert told.endswith(REFUSAL)
     assert "target cpu: kernels can run here" not in done.stdout
-
-
-@pytest.mark.slow
-def test_kernels_for_another_machine_may_be_built_there(no_code: Path) -> None:
     line = "-m tile_oracle.cli build --kernel-set tiny --kernel-filter 'tile_m == 16' -o no_code/built"
     done = on_a_mount_without_code(f"{sys.executable} {line}", no_code)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -125,16 +125,13 @@ def test_compile_failures_are_in_the_report(
     assert (last.done, last.total, last.failed, last.left_s) == (3, 3, 2, 0.0)
 
 
-def test_somebody_elses_folder_is_left_alone(
+def test_no_kernels_and_somebody_elses_folder_are_refused(
     tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with make_builder() as builder, pytest.raises(BuildError, match=r"holds other files .'thesis.tex'"):
         prebuild(builder, [make_kernel()], tmp_path / "mine")
-
-
-def test_no_kernel_is_an_error(tmp_path: Path, make_builder: MakeBuilder) -> None:
     with make_builder() as builder, pytest.raises(BuildError, match="no kernel to build"):
         prebuild(builder, [], tmp_path / "made")
 

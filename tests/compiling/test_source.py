@@ -37,12 +37,11 @@ def test_a_translation_unit_describes_the_kernel(make_kernel: Callable[..., Grou
     )
 
 
-def test_a_pipeline_without_code_is_refused(make_kernel: Callable[..., GroupedConvKernel]) -> None:
+def test_kernels_and_architectures_without_code_are_refused(
+    make_kernel: Callable[..., GroupedConvKernel],
+) -> None:
     with pytest.raises(KernelError, match=r"'compv6' has no code for cpu: it has basic_v1"):
         source_for(make_kernel(pipeline="compv6"), "cpu")
-
-
-def test_an_architecture_without_generator_is_refused(make_kernel: Callable[..., GroupedConvKernel]) -> None:
     with pytest.raises(BuildError, match=r"'../../etc'; known are cpu"):
         source_for(make_kernel(), "../../etc")
     with pytest.raises(BuildError, match="known are cpu"):
@@ -79,7 +78,7 @@ def test_instructions_of_another_architecture_do_not_change_the_digest(
     assert {arch for arch in before if headers_for(arch).digest != before[arch]} == changed
 
 
-def test_the_digest_covers_every_header_its_name_and_its_place(include: Path) -> None:
+def test_the_digest_covers_headers_names_and_places_only(include: Path) -> None:
     seen = [read_headers(include).digest]
     for change in (
         lambda: (include / "grouped_conv.hpp").open("a").write("// more\n"),
@@ -93,9 +92,6 @@ def test_the_digest_covers_every_header_its_name_and_its_place(include: Path) ->
     assert len(set(seen[:4])) == 4
     assert seen[4] == seen[3]  # an empty folder is no header
     assert seen[5] not in seen[:5]
-
-
-def test_hidden_files_and_other_files_do_not_count(include: Path) -> None:
     before = read_headers(include).digest
     (include / ".grouped_conv.hpp.swp.hpp").write_text("x")
     (include / "README.md").write_text("x")
@@ -154,7 +150,7 @@ def test_the_compiler_spills_those_that_are_refused(tmp_path: Path, monkeypatch:
             assert bool(facts.spills) == (text in TOO_LARGE), text
 
 
-def test_lds_counts_the_table_of_rows() -> None:
+def test_lds_counts_the_table_of_rows_and_what_cshuffle_exchanges() -> None:
     """Tiles that fill LDS to the last byte leave no room for the table that forward and bwd_data keep."""
     full = (
         "grouped_conv_forward_fp32_3d_32x128x128_compv3_intrawave_dsb_si_w2x2x1_wt16x16x16_v4x4x4",
@@ -168,10 +164,7 @@ def test_lds_counts_the_table_of_rows() -> None:
     weights = full[1].replace("forward", "bwd_weight")
     assert gpu_code_refusal(parse_kernel_name(weights), "gfx950") is None
     assert gpu_code_refusal(parse_kernel_name(full[1].replace("256x64x128", "256x64x64")), "gfx950") is None
-
-
-def test_lds_counts_what_cshuffle_exchanges() -> None:
-    """gfx942 and gfx90a have 64 KiB: the exchange of a result can need more than its tiles."""
+    # gfx942 and gfx90a have 64 KiB: the exchange of a result can need more than its tiles.
     conv = parse_kernel_name(
         "grouped_conv_forward_bf16_2d_128x256x32_compv3_intrawave_w2x2x1_wt32x32x16_v8x8x8"
     )

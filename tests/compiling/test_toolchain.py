@@ -25,20 +25,24 @@ def fake_compiler(path: Path, says: str, machine: str = "x86_64-linux-gnu") -> s
 GNU = "\\nCopyright (C) Free Software Foundation, Inc."
 
 
-def test_each_compiler_is_identified(compiler: str) -> None:
+def test_each_compiler_is_identified_and_its_flags_hold_no_path(compiler: str) -> None:
     toolchain = find_toolchain(compiler)
     kind = {"ziglang": "clang", "clang++": "clang", "g++": r"g\+\+"}[compiler]
     assert re.fullmatch(rf"{kind} {re.escape(toolchain.version)}( \(ziglang [^)]+\))?", toolchain.identity)
     assert re.fullmatch(r"\d+\.\d+(\.\d+)?", toolchain.version)
     assert toolchain.name == compiler
+    native = toolchain.flags("cpu", resolve_isa("native"))
+    assert not [flag for flag in native if os.sep in flag]
+    machine = resolve_isa("native").machine
+    other = resolve_isa("x86-64-v2" if machine == "x86_64" else "armv8-a")
+    assert toolchain.flags("cpu", other) != native
+    with pytest.raises(BuildError, match="gfx950"):
+        find_toolchain(compiler).flags("gfx950", resolve_isa("native"))
 
 
-def test_auto_prefers_the_wheel() -> None:
+def test_auto_prefers_the_wheel_to_system_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("ziglang")
     assert find_toolchain("auto").name == "ziglang"
-
-
-def test_auto_falls_back_to_system_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "zig_folder", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match=r"pip install ziglang.*apt install g\+\+"):
@@ -52,12 +56,17 @@ def test_auto_falls_back_to_system_compilers(monkeypatch: pytest.MonkeyPatch, tm
     assert find_toolchain("auto").identity == "clang 19.1.7"
 
 
-def test_distributions_of_one_version_differ_in_fingerprint(tmp_path: Path) -> None:
+def test_system_compilers_differ_by_distribution_and_refuse_other_machines(tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):
         made.append(find_toolchain(fake_compiler(tmp_path / name, f"g++ ({name}) 14.1.0" + GNU)))
     assert made[0].identity == made[1].identity
     assert made[0].fingerprint != made[1].fingerprint
+    with pytest.raises(BuildError, match="pip install ziglang"):
+        find_toolchain(str(tmp_path / "nothing"))
+    toolchain = find_toolchain(fake_compiler(tmp_path / "g++", "g++ 14.1.0" + GNU))
+    with pytest.raises(BuildError, match=r"x86_64 code, not armv8-a.*--toolchain ziglang"):
+        toolchain.flags("cpu", resolve_isa("armv8-a"))
 
 
 @pytest.mark.parametrize(
@@ -73,31 +82,6 @@ def test_a_program_that_is_not_a_compiler_is_refused(tmp_path: Path, text: str, 
     with pytest.raises(BuildError, match=says) as error:
         find_toolchain(script(tmp_path / "cc", text))
     assert "\n" not in str(error.value)
-
-
-def test_a_missing_program_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="pip install ziglang"):
-        find_toolchain(str(tmp_path / "nothing"))
-
-
-def test_flags_hold_no_path_and_depend_on_the_instruction_set(compiler: str) -> None:
-    toolchain = find_toolchain(compiler)
-    native = toolchain.flags("cpu", resolve_isa("native"))
-    assert not [flag for flag in native if os.sep in flag]
-    machine = resolve_isa("native").machine
-    other = resolve_isa("x86-64-v2" if machine == "x86_64" else "armv8-a")
-    assert toolchain.flags("cpu", other) != native
-
-
-def test_a_system_compiler_refuses_another_machine(tmp_path: Path) -> None:
-    toolchain = find_toolchain(fake_compiler(tmp_path / "g++", "g++ 14.1.0" + GNU))
-    with pytest.raises(BuildError, match=r"x86_64 code, not armv8-a.*--toolchain ziglang"):
-        toolchain.flags("cpu", resolve_isa("armv8-a"))
-
-
-def test_another_architecture_is_refused(compiler: str) -> None:
-    with pytest.raises(BuildError, match="gfx950"):
-        find_toolchain(compiler).flags("gfx950", resolve_isa("native"))
 
 
 def test_variables_that_would_change_the_code_do_not_reach_the_compiler(

@@ -52,12 +52,17 @@ def test_the_structure_matches_the_header() -> None:
     assert f"#define TILE_ORACLE_GPU_ABI_VERSION {ABI_VERSION}\n" in HEADER
 
 
-def test_a_problem_fills_the_structure() -> None:
+def test_a_problem_fills_its_structure() -> None:
     args = gpu_args(problem(stride_h=2, dilation_w=3, X=2), 1 << 40, 2 << 40, 3 << 40, 0, 7)
     assert isinstance(args, GpuArgs)
     assert (args.in0, args.in1, args.out, args.workspace) == (1 << 40, 2 << 40, 3 << 40, None)
     assert (args.N, args.C, args.Hi, args.Ho, args.Wo, args.split_k) == (4, 96, 15, 8, 16, 7)
     assert (args.Di, args.pad_d, args.stride_h, args.dilation_w, args.reserved) == (1, 0, 2, 3, 0)
+    args = gpu_args(GemmProblem("bf16", "rcr", 3, 5, 7), 1 << 40, 2 << 40, 3 << 40, 0, 1)
+    assert isinstance(args, GpuGemmArgs)
+    assert ctypes.sizeof(args) == 48
+    assert (args.a, args.b, args.c, args.M, args.N, args.K) == (1 << 40, 2 << 40, 3 << 40, 3, 5, 7)
+    assert (args.reserved, args.reserved_too) == (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +152,6 @@ def test_a_gemm_has_one_workgroup_per_tile_or_fills_the_device(
 def test_gemms_that_cannot_be_launched_are_refused(what: GemmProblem, why: str) -> None:
     with pytest.raises(Unlaunchable, match=why):
         plan_launch(what, info("rcr"), 100)
-
-
-def test_a_gemm_fills_its_structure() -> None:
-    args = gpu_args(GemmProblem("bf16", "rcr", 3, 5, 7), 1 << 40, 2 << 40, 3 << 40, 0, 1)
-    assert isinstance(args, GpuGemmArgs)
-    assert ctypes.sizeof(args) == 48
-    assert (args.a, args.b, args.c, args.M, args.N, args.K) == (1 << 40, 2 << 40, 3 << 40, 3, 5, 7)
-    assert (args.reserved, args.reserved_too) == (None, 0)
 
 
 def test_a_kernels_launch_info_is_read() -> None:

@@ -91,15 +91,14 @@ def names(api: str, hip: str, cuda: str) -> list[str]:
 # ---- the runtime ---------------------------------------------------------------------------------
 
 
-def test_opening_makes_the_device_current_and_a_stream(api: str, driver: Driver, calls: Calls) -> None:
+def test_opening_makes_a_stream_and_tells_the_properties_of_the_device(
+    api: str, driver: Driver, calls: Calls
+) -> None:
     assert [call[0] for call in calls()] == names(
         api,
         "hipInit hipDeviceGet hipSetDevice hipStreamCreateWithFlags",
         "cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuCtxSetCurrent cuStreamCreate",
     )
-
-
-def test_the_properties_of_the_device(api: str, driver: Driver) -> None:
     found = driver.properties()
     assert found.name == "a recorder"
     assert found.identity == "0000:ab:00.0"

@@ -53,15 +53,11 @@ def reached_from(*modules: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_parent_imports_nothing_of_the_device_folder() -> None:
+def test_the_parent_imports_no_device_and_asks_for_no_part_of_a_worker() -> None:
     reached = reached_from(*PARENTS)
     assert "measure.supervisor" in reached
     assert "targets.resolve" in reached
     assert not [module for module in reached if module.split(".")[0] == "device"]
-
-
-@pytest.mark.slow
-def test_the_parent_asks_no_operation_for_the_parts_of_a_worker() -> None:
     reached = reached_from("operation.registry")
     assert {"operations.gemm.descriptor", "operations.gemm.ck_tile", "operations.gemm.rules"} <= reached
     for module in reached_from(*PARENTS) - {"operation.descriptor"}:
@@ -73,9 +69,6 @@ def test_the_parent_asks_no_operation_for_the_parts_of_a_worker() -> None:
 def test_the_worker_is_what_opens_devices() -> None:
     assert {"device.audit", "device.base"} <= imports("device.worker")
     assert "device.runtime.hip" in reached_from("device.gpu")
-
-
-def test_target_imports_neither_measure_nor_device() -> None:
     modules = [one for one in MODULES if one.startswith("targets.")]
     folders = {found.split(".")[0] for module in modules for found in imports(module)}
     assert "compiling" in folders

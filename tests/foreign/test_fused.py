@@ -28,7 +28,6 @@ ADDED = f"gemm_{TAIL}_multid_MultiDAdd_d1"
 )
 def test_a_name_that_says_what_fused_gemm_is_names_a_kernel_of_it(name: str, kernel: str) -> None:
     found = fused_kernel(name)
-    assert found is not None
     assert found.name.startswith(kernel)
     assert found.configuration["tile_m"] == 128
     assert parse_kernel_name(found.name) == found

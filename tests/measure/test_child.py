@@ -79,6 +79,10 @@ def test_output_in_small_pieces_is_kept_up_to_the_bound(start: Callable[[str], C
         ("import os; os.kill(os.getpid(), 40)", "killed by signal 40"),
         ("print('bye ' + chr(0xfc))", "exited with code 0; it printed: bye \u00fc"),
         ("import os; os.write(1, bytes([255, 10, 97]))", "exited with code 0; it printed: \ufffd a"),
+        (
+            "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'])",
+            "exited with code 0; it printed: 1 1",
+        ),
     ],
 )
 def test_the_end_of_a_process_is_reported(program: str, death: str, start: Callable[[str], Child]) -> None:
@@ -132,11 +136,6 @@ def test_no_descriptors_stay_open() -> None:
     for end in (Child.quit, Child.kill):
         end(Child())
     assert opened() <= before
-
-
-def test_numerical_libraries_of_the_worker_use_one_thread(start: Callable[[str], Child]) -> None:
-    child = start("import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'])")
-    assert death_of(child) == "exited with code 0; it printed: 1 1"
 
 
 def test_an_unkillable_process_is_left_behind(

@@ -66,16 +66,13 @@ def test_what_this_session_has_measured_is_not_replaced_by_a_row() -> None:
     assert book.find(PROBLEM, FAST) is own
 
 
-def test_leaders_are_left_until_each_has_been_measured_again() -> None:
+def test_leaders_are_left_until_each_has_been_measured_again_unless_alone() -> None:
     swept = [measured(FAST), measured(NEAR), measured(SLOW)]
     assert not NOTHING.leaders_left(PROBLEM.id)
     assert results(*swept).leaders_left(PROBLEM.id)
     assert results(*swept, measured(FAST, ROUND_FINAL)).leaders_left(PROBLEM.id)
     again = [measured(FAST, ROUND_FINAL), measured(NEAR, ROUND_FINAL)]
     assert not results(*swept, *again).leaders_left(PROBLEM.id)
-
-
-def test_one_kernel_is_compared_with_nothing_but_a_noisy_one_gets_its_second_chance() -> None:
     assert not results(measured(FAST)).leaders_left(PROBLEM.id)
     assert results(measured(FAST, status="noisy")).leaders_left(PROBLEM.id)
 
@@ -87,15 +84,11 @@ def test_a_pick_that_is_not_far_behind_is_measured_again(pick: Kernel, left: boo
     assert book.leaders_left(PROBLEM.id, (pick,)) is left
 
 
-def test_a_copy_that_a_killed_session_did_not_record_is_left() -> None:
+def test_copies_count_as_the_kernel_that_was_measured() -> None:
     again = [measured(FAST, ROUND_FINAL), measured(NEAR, ROUND_FINAL)]
     known = [measured(FAST), measured(NEAR), copy_of(measured(FAST), TWIN), *again]
     assert results(*known).leaders_left(PROBLEM.id)
     assert not results(*known, copy_of(again[0], TWIN)).leaders_left(PROBLEM.id)
-
-
-def test_in_place_of_a_pick_that_is_a_copy_the_measured_kernel_counts() -> None:
-    again = [measured(FAST, ROUND_FINAL), measured(NEAR, ROUND_FINAL)]
     book = results(*map(measured, (FAST, NEAR, SLOW)), copy_of(measured(SLOW), TWIN), *again)
     assert book.leaders_left(PROBLEM.id, (TWIN,))
     book.take(measured(SLOW, ROUND_FINAL))

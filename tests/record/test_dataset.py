@@ -92,28 +92,20 @@ def test_no_paths_give_an_empty_table_with_all_columns() -> None:
     assert list(frame.columns) == arrow_schema().names
 
 
-def test_an_older_file_has_null_in_later_columns(run: Path) -> None:
+def test_files_of_other_versions_are_read_with_the_columns_of_this_one(run: Path) -> None:
+    part = measurements_folder(run) / "part-a.parquet"
+    table = pq.read_table(part)
+    at = table.column_names.index("samples")
+    pq.write_table(table.set_column(at, "samples", table.column("samples").cast(pa.int32())), part)
+    assert load_records(run)["samples"].tolist() == [11, 11, 11]
+    pq.write_table(table.append_column("energy_j", pa.array([1.0] * 3)), part)
+    assert list(load_records(run).columns) == arrow_schema().names
     part = measurements_folder(run) / "part-a.parquet"
     pq.write_table(pq.read_table(part).drop_columns(["binary_bytes", "seed", "spread"]), part)
     frame = load_records(run)
     assert frame["seed"].isna().all()
     assert frame["spread"].isna().all()
     assert list(frame.columns) == arrow_schema().names
-
-
-def test_a_newer_files_extra_columns_are_left_out(run: Path) -> None:
-    part = measurements_folder(run) / "part-a.parquet"
-    table = pq.read_table(part)
-    pq.write_table(table.append_column("energy_j", pa.array([1.0] * 3)), part)
-    assert list(load_records(run).columns) == arrow_schema().names
-
-
-def test_integers_of_another_width_are_accepted(run: Path) -> None:
-    part = measurements_folder(run) / "part-a.parquet"
-    table = pq.read_table(part)
-    at = table.column_names.index("samples")
-    pq.write_table(table.set_column(at, "samples", table.column("samples").cast(pa.int32())), part)
-    assert load_records(run)["samples"].tolist() == [11, 11, 11]
 
 
 def break_file(part: Path, how: str) -> None:
@@ -198,22 +190,17 @@ def test_kernels_of_older_records_have_defaults_of_later_fields(run: Path, make_
     assert set(load_records(run)["specialization"]) == {"Default"}
 
 
-def test_compact_records_keep_what_repeats_once(run: Path) -> None:
+def test_compact_records_keep_what_repeats_once_and_are_written_as_they_were(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = dataset.load_records(run, compact=True)
     for name in ("device", "flags", "toolchain", "source_hash", "pipeline", "tile_m", "K"):
         assert isinstance(frame[name].dtype, pd.CategoricalDtype), name
         assert list(frame[name].cat.categories) == sorted(set(frame[name].dropna())), name
-
-
-def test_written_rows_read_as_they_were(run: Path, tmp_path: Path) -> None:
-    """Also by other programs, which get texts and integers."""
-    frame = dataset.load_records(run, compact=True)
+    # Also by other programs, which get texts and integers.
     write_rows(frame, tmp_path / "some" / "part-x.parquet")
     pd.testing.assert_frame_equal(load_records(tmp_path / "some"), dataset.load_records(run))
     assert pq.read_schema(tmp_path / "some" / "part-x.parquet").equals(arrow_schema())
-
-
-def test_rows_of_several_groups_are_written_in_order(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tile_oracle.record.dataset_file._ROWS_AT_ONCE", 2)
     frame = dataset.load_records(run, compact=True)
     write_rows(frame, run / "copy.parquet")

@@ -60,12 +60,9 @@ def test_the_schema_has_the_fields_of_problem_and_kernel_once() -> None:
     ]
 
 
-def test_records_are_read_with_their_operation(records: pd.DataFrame) -> None:
+def test_records_are_read_with_their_operation_and_judged(records: pd.DataFrame) -> None:
     assert list(records.columns) == arrow_schema("gemm").names
     assert len(records) == len(rows())
-
-
-def test_oracle_and_selection(records: pd.DataFrame) -> None:
     assert problems_of(records) == tuple(PROBLEMS)
     final = final_measurements(records)
     oracles = find_oracles(final).set_index("problem")

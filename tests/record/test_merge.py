@@ -110,13 +110,10 @@ def test_nothing_is_lost_or_duplicated(
 # ---- the rules, one by one --------------------------------------------------------------------------
 
 
-def test_a_measurement_given_twice_is_kept_once(make_row: MakeRow) -> None:
+def test_of_a_measurement_given_twice_the_most_complete_copy_is_kept(make_row: MakeRow) -> None:
     rows = [make_row(n) for n in range(4)]
     merged, summary = merge_records([table_of(rows), table_of(rows[1:3])])
     assert (len(merged), summary.equal, summary.differing) == (4, 2, 0)
-
-
-def test_of_differing_copies_the_most_complete_is_kept(make_row: MakeRow) -> None:
     old, new = make_row(0, device=None, toolchain=None), make_row(0, device="X", toolchain="zig")
     merged, summary = merge_records([table_of([old]), table_of([new]), table_of([old])])
     assert merged["device"].tolist() == ["X"]

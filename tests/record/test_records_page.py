@@ -35,11 +35,8 @@ def test_every_column_is_in_the_table_with_its_type_and_meaning() -> None:
     )
 
 
-def test_every_status_is_explained() -> None:
+def test_statuses_and_numbers_of_the_text_are_those_of_the_code() -> None:
     assert sorted(row[0] for row in table("Statuses")) == sorted(STATUSES)
-
-
-def test_the_numbers_in_the_text_match_the_code() -> None:
     text = " ".join(PAGE.split())
     settings = SweepSettings()
     assert settings.max_leaders == 6

@@ -17,7 +17,7 @@ PROBLEM = some_problems(1)[0]
 A, B, C = some_kernels(3, PROBLEM)
 
 
-def test_several_rounds_are_settled_by_their_median() -> None:
+def test_several_rounds_are_settled_by_their_median_without_noisy_ones() -> None:
     rows = [
         record(PROBLEM, A, 9.0),
         *(record(PROBLEM, A, t, round=r) for r, t in ((1, 2.0), (2, 8.0), (3, 2.5))),
@@ -26,15 +26,9 @@ def test_several_rounds_are_settled_by_their_median() -> None:
     assert final["tflops"].tolist() == pytest.approx([2.5])
     assert final["latency_ms"].iloc[0] * 2.5 == pytest.approx(rows[0]["latency_ms"] * 9.0)
     assert (final["remeasured"].iloc[0], final["sweep_tflops"].iloc[0]) == (True, 9.0)
-
-
-def test_one_lucky_round_makes_no_oracle() -> None:
     rows = [record(PROBLEM, A, t, round=r) for r, t in ((0, 2.0), (1, 2.0), (2, 2.0), (3, 9.0))]
     rows += [record(PROBLEM, B, 3.0, round=r) for r in range(4)]
     assert find_oracles(final_measurements(frame(rows)))["oracle_kernel"].tolist() == [B.name]
-
-
-def test_a_noisy_round_is_ignored() -> None:
     rows = [record(PROBLEM, A, 2.0), record(PROBLEM, A, 3.0, round=1)]
     rows.append(record(PROBLEM, A, 9.0, round=2, status="noisy"))
     assert final_measurements(frame(rows))["tflops"].tolist() == [3.0]
@@ -57,13 +51,10 @@ def test_an_effect_of_a_round_on_all_kernels_cancels_in_ratios(
     assert found / found[0] == pytest.approx(np.array(kernels) / kernels[0], rel=1e-4)
 
 
-def test_kernels_of_one_round_are_compared_in_it() -> None:
+def test_a_disturbed_round_moves_nothing_and_kernels_of_one_round_are_compared_in_it() -> None:
     """Their own medians, and that of a kernel timed in all rounds, come from different rounds."""
     table = np.array([[2.0, 2.0, 1.0], [np.nan, np.nan, 1.0], [np.nan, np.nan, 1.0]])
     assert latencies_over_rounds(table) == pytest.approx([2.0, 2.0, 2.0])
-
-
-def test_one_disturbed_round_moves_nothing() -> None:
     table = np.array([[1.0, 1.01, 0.99, 5.0, 1.0], [2.0, 2.0, 2.02, 1.99, 2.0]])
     assert latencies_over_rounds(table) == pytest.approx([1.0, 2.0], rel=0.006)
 

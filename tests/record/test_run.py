@@ -60,11 +60,13 @@ def test_resume_with_nothing_to_resume_begins_a_run(tmp_path: Path) -> None:
     assert open_new(tmp_path / "none", "named", resume=True).name == "named"
 
 
-def test_a_named_run_with_another_purpose_is_refused_with_the_differences(tmp_path: Path) -> None:
+def test_a_taken_name_and_another_purpose_are_refused(tmp_path: Path) -> None:
     open_new(tmp_path, "mine")
     purpose = {"problem sets": {"smoke": "abc"}, "target": "gfx950", "data seed": 2}
     with pytest.raises(RecordError, match=r"mine cannot be resumed: it was made with another data seed"):
         open_new(tmp_path, "mine", purpose, resume=True)
+    with pytest.raises(RecordError, match=r"mine exists already: add --resume .* or choose another"):
+        open_new(tmp_path, "mine")
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"purpose": 3}', "[" * 100_000, "\0"])
@@ -83,12 +85,6 @@ def test_an_interrupted_new_run_is_taken_over(tmp_path: Path) -> None:
     assert not run.resumed
     assert [path.name for path in run.folder.iterdir()] == [MANIFEST]
     assert open_new(tmp_path, "mine", resume=True).resumed
-
-
-def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
-    open_new(tmp_path, "mine")
-    with pytest.raises(RecordError, match=r"mine exists already: add --resume .* or choose another"):
-        open_new(tmp_path, "mine")
 
 
 @pytest.mark.parametrize(

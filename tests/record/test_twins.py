@@ -19,8 +19,5 @@ def test_a_copy_names_the_kernel_that_was_measured() -> None:
     assert is_measured(rows).to_dict() == {3: True, 1: False, 7: False, 8: True}
     assert measured_kernels(rows[["kernel"]]).tolist() == ["a", "b", "c", "a"]
     assert is_measured(rows[["kernel"]]).all()
-
-
-def test_there_may_be_no_rows() -> None:
     empty = pd.DataFrame({"kernel": pd.Series(dtype=object), "detail": pd.Series(dtype=object)})
     assert measured_kernels(empty).tolist() == is_measured(empty).tolist() == []

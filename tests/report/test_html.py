@@ -153,7 +153,6 @@ def test_the_line_of_the_head_has_every_way_to_choose_and_no_text_over_another()
     chart = hero_line(data)
     low, high = re.findall(r"interval ([\d.]+) to ([\d.]+)", chart)[0]
     mean = data.efficiency.mean_percent
-    assert mean is not None
     assert float(low) < mean < float(high)
     texts = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)" class="halo">([^<]+)', chart)
     assert len(texts) == len(spots(data)) == 8

@@ -71,12 +71,15 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_faithful_predictor_passes_without_known_features(
+def test_a_faithful_predictor_passes_and_another_number_of_features_is_named(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, trained())
     assert main(["model", "parity", str(model), "--c-predictor", str(file)]) == 0
     assert f"{file} ({SYMBOL}): 4,096 rows at thresholds" in capsys.readouterr().out
+    file = written(tmp_path, trained(), count=WIDTH + 1)
+    assert main(["model", "parity", str(model), "--c-predictor", str(file)]) == 1
+    assert "NUM_FEATURES is 6, the model has 5 features" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -90,14 +93,6 @@ def test_a_wrong_comparison_and_rounded_leaves_are_found(
     assert found["scores"] > 100
     assert " by LightGBM, " in found["firsts"]["score"]
     assert "M=" in found["firsts"]["score"]
-
-
-def test_another_number_of_features_is_named(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = written(tmp_path, trained(), count=WIDTH + 1)
-    assert main(["model", "parity", str(model), "--c-predictor", str(file)]) == 1
-    assert "NUM_FEATURES is 6, the model has 5 features" in capsys.readouterr().out
 
 
 @pytest.mark.slow

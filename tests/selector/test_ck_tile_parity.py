@@ -68,56 +68,45 @@ def asked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> As
 
 
 @pytest.mark.slow
-def test_a_faithful_header_passes(asked: Asked) -> None:
-    status, said = asked()
-    assert status == 0, said
-    assert f"ml_heuristic.hpp: {KERNELS} kernels x 2 problems" in said
-    assert f"features  0 of {2 * KERNELS} rows differ" in said
-    assert f"scores    0 of {2 * KERNELS} differ" in said
-    assert "picks     0 of 2 differ" in said
-    assert "  picks as the model folder\n" in said
-
-
-@pytest.mark.slow
-def test_floats_for_doubles_are_named(asked: Asked) -> None:
-    status, said = asked("data_type = 1;", "data_type = 0;")
-    assert status == 1
-    assert "LightGBM is told FLOAT32 (data_type 0) of an array of doubles" in said
-    assert f"features  {2 * KERNELS} of {2 * KERNELS} rows differ" in said
-    assert "first feature that differs: " + PROBLEMS[0] in said
-
-
-@pytest.mark.slow
-def test_a_missing_column_is_named(asked: Asked) -> None:
-    status, said = asked("    out.push_back(missing);\n")
-    assert status == 1
-    assert "passes 71 features, the model has 72" in said
-    assert "feature 59, missing_any_required_padding, is " in said
-    assert "LightGBM refuses 120 rows, whose score is then 0 (" in said
-    assert "all kernels have one score on 2 problems: the pick is whichever is first" in said
-    assert "DIFFERS from the model folder" in said
-
-
-@pytest.mark.slow
-def test_swapped_codes_are_named(asked: Asked) -> None:
-    status, said = asked("CompV4) return 1;", "CompV4) return 0;")
-    assert status == 1
-    assert "feature 22, pipeline, is 1 in the folder, 0 deployed" in said
-
-
-@pytest.mark.slow
-def test_a_wrong_code_of_a_pipeline_that_the_pool_lacks_is_a_remark(asked: Asked) -> None:
-    status, said = asked("CompV6 ? 6 : 0", "CompV6 ? 5 : 0")
-    assert status == 0
-    assert "not in this pool, but wrong in others: pipeline compv6 is 6 in the folder, 5 deployed" in said
-
-
-@pytest.mark.slow
-def test_an_unstable_sort_is_named(asked: Asked) -> None:
-    status, said = asked("std::stable_sort", "std::sort")
-    assert status == 1
-    assert "first order that differs: " in said
-    assert "the sort is not stable" in said
+@pytest.mark.parametrize(
+    ("old", "new", "failed", "told"),
+    [
+        ("", "", 0, (
+            f"ml_heuristic.hpp: {KERNELS} kernels x 2 problems",
+            f"features  0 of {2 * KERNELS} rows differ",
+            f"scores    0 of {2 * KERNELS} differ",
+            "picks     0 of 2 differ",
+            "  picks as the model folder\n",
+        )),
+        ("data_type = 1;", "data_type = 0;", 1, (
+            "LightGBM is told FLOAT32 (data_type 0) of an array of doubles",
+            f"features  {2 * KERNELS} of {2 * KERNELS} rows differ",
+            "first feature that differs: " + PROBLEMS[0],
+        )),
+        ("    out.push_back(missing);\n", "", 1, (
+            "passes 71 features, the model has 72",
+            "feature 59, missing_any_required_padding, is ",
+            "LightGBM refuses 120 rows, whose score is then 0 (",
+            "all kernels have one score on 2 problems: the pick is whichever is first",
+            "DIFFERS from the model folder",
+        )),
+        ("CompV4) return 1;", "CompV4) return 0;", 1, (
+            "feature 22, pipeline, is 1 in the folder, 0 deployed",
+        )),
+        ("CompV6 ? 6 : 0", "CompV6 ? 5 : 0", 0, (
+            "not in this pool, but wrong in others: pipeline compv6 is 6 in the folder, 5 deployed",
+        )),
+        ("std::stable_sort", "std::sort", 1, ("first order that differs: ", "the sort is not stable")),
+    ],
+    ids=["faithful", "floats", "missing column", "swapped codes", "codes of other pools", "unstable"],
+)  # fmt: skip
+def test_a_faithful_header_passes_and_faults_are_named(
+    asked: Asked, old: str, new: str, failed: int, told: tuple[str, ...]
+) -> None:
+    status, said = asked(old, new)
+    assert status == failed, said
+    for one in told:
+        assert one in said
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def compared(one: Engine, other: Engine) -> Parity:
 GOOD = answers([1.0, 3.0, 2.0], [[1, 0], [2, 0], [3, 5]])
 
 
-def test_equal_answers_pass() -> None:
+def test_equal_answers_pass_and_nothing_compared_does_not() -> None:
     found = compared(GOOD, GOOD)
     assert found.passed
     assert found.lines() == [
@@ -61,18 +61,16 @@ def test_equal_answers_pass() -> None:
         "  picks     0 of 4 differ",
         "  picks as the model folder",
     ]
+    assert not Parity("it", 3).passed
 
 
-def test_the_first_feature_that_differs_is_named_with_both_values() -> None:
+def test_features_that_differ_or_are_missing_are_named() -> None:
     found = compared(GOOD, answers([1.0, 3.0, 2.0], [[1, 0], [2, 0], [3, 6]]))
     assert (found.passed, found.features, found.scores) == (False, 4, 0)
     assert "  features  4 of 12 rows differ: pipeline" in found.lines()
     assert found.firsts["feature"] == (
         f"{PROBLEM}, {KERNELS[2].name}: feature 1, pipeline, is 5 in the folder, 6 deployed"
     )
-
-
-def test_a_missing_column_is_named() -> None:
     found = compared(GOOD, answers([1.0, 3.0, 2.0], [[1], [2], [3]]))
     assert found.features == 12
     assert found.firsts["feature"] == (
@@ -98,10 +96,6 @@ def test_a_tie_broken_otherwise_is_counted_and_an_unstable_sort_is_a_difference(
     found = compared(answers(tied, rows), answers(tied, rows, [1, 0, 2]))
     assert (found.picks, found.orders, found.passed) == (0, 4, False)
     assert "the sort is not stable" in found.firsts["order"]
-
-
-def test_nothing_compared_is_no_pass() -> None:
-    assert not Parity("it", 3).passed
 
 
 def test_a_model_passes_against_its_export(

@@ -7,32 +7,20 @@ from tile_oracle.session.command_line import CommandLine
 NIGHT = ["--problem-set", "my shapes.csv", "--target=cpu", "--report-dir=nights/7", "--budget", "2s"]
 
 
-def test_the_session_s_own_options_stay() -> None:
+def test_a_command_for_the_next_session_keeps_the_options_and_repeats_none() -> None:
     """Without the night's folders, --resume would look for the run in reports/."""
     command = CommandLine(NIGHT, replayed=False)
     own = "pytest --problem-set 'my shapes.csv' --target=cpu --report-dir=nights/7 --budget 2s"
     assert command.resumed("--update-baseline") == f"{own} --resume --update-baseline"
     longer = ("--settle-budget", "10m", "--budget", "1h")
     assert command.settling("run-7", longer) == f"{own} --resume --run-name run-7 {' '.join(longer)}"
-
-
-def test_what_is_there_is_not_said_twice() -> None:
     command = CommandLine([*NIGHT, "--run-name=run-7", "--resume"], replayed=False)
     assert command.settling("run-7", ()).count("run-7") == 1
     assert command.resumed().count("--resume") == 1
-
-
-def test_a_replay_has_nothing_to_resume() -> None:
     assert "--resume" not in CommandLine(["--oracle=a"], replayed=True).resumed("--update-baseline")
-
-
-def test_a_named_replay_is_repeated_under_another_name() -> None:
-    """A session does not write into a run's folder that exists, and a replay cannot be resumed."""
+    # A session does not write into a run's folder that exists, and a replay cannot be resumed.
     for name in (["--run-name", "mine"], ["--run-name=mine"]):
         command = CommandLine(["--oracle=a", *name, "-q"], replayed=True)
         assert command.resumed("--update-baseline") == "pytest --oracle=a -q --update-baseline"
-
-
-def test_an_option_that_was_given_is_not_added_again() -> None:
     command = CommandLine(["--update-baseline", "--resume"], replayed=False)
     assert command.resumed("--update-baseline") == "pytest --update-baseline --resume"

@@ -59,7 +59,7 @@ def test_the_suite_runs_on_two_devices_without_workers(on_two_devices: tuple[Pro
 
 
 @pytest.mark.slow
-def test_workers_of_pytest_xdist_run_the_tests_and_measure_nothing(
+def test_workers_of_pytest_xdist_measure_nothing_and_the_controller_reports(
     distributed: tuple[Project, Finished],
 ) -> None:
     project, finished = distributed
@@ -69,13 +69,6 @@ def test_workers_of_pytest_xdist_run_the_tests_and_measure_nothing(
     records = project.records()
     assert len(records[records["round"] == 0]) == 8
     assert twice(records).empty
-
-
-@pytest.mark.slow
-def test_one_verdict_progress_and_junit_come_from_the_controller(
-    distributed: tuple[Project, Finished],
-) -> None:
-    project, finished = distributed
     assert finished.output.count("tile-oracle: four ===") == 1
     assert finished.output.count("\nverdict ") == 1
     assert "4 problems, 8 pairs measured\n" in finished.output

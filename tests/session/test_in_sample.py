@@ -147,15 +147,14 @@ def test_a_model_judged_on_its_training_problems_does_not_pass(
     assert selection["in_sample"].all()
 
 
-def test_allow_in_sample_counts_the_training_problems(recorded: Recorded, judged: Judge) -> None:
+def test_training_problems_are_left_out_of_the_verdict_unless_they_are_allowed(
+    recorded: Recorded, judged: Judge
+) -> None:
     done = judged("all_seen", "--allow", "in-sample")
     assert done.status in (0, 1), done.output
     assert done.document["state"] in ("passed", "failed")
     assert done.document["verdict"]["compared"] == 12
     assert "counted in the verdict, as --allow in-sample asks" in " ".join(done.output.split())
-
-
-def test_training_problems_are_left_out_of_the_verdict(recorded: Recorded, judged: Judge) -> None:
     done = judged("few_seen")
     assert done.status in (0, 1)
     assert done.document["state"] in ("passed", "failed")
@@ -181,14 +180,11 @@ def test_an_in_sample_run_makes_no_baseline(recorded: Recorded, judged: Judge) -
     assert {problem for problem, value in efficiencies.items() if value is None} == set(_ids(recorded, 3))
 
 
-def test_a_model_with_unknown_training_problems_is_judged(recorded: Recorded, judged: Judge) -> None:
+def test_a_model_on_unseen_or_unknown_problems_is_judged(recorded: Recorded, judged: Judge) -> None:
     done = judged("silent")
     assert done.status == 0, done.output
     assert "whether it is in-sample is unknown" in " ".join(done.output.split())
     assert done.document["training"]["known"] is False
-
-
-def test_a_model_on_unseen_problems_is_judged_without_a_note(recorded: Recorded, judged: Judge) -> None:
     done = judged("made_up")
     assert done.status == 0
     assert "in-sample" not in done.output
@@ -212,15 +208,14 @@ def test_a_regenerated_report_is_the_same(recorded: Recorded, judged: Judge) -> 
 # ---- pools --------------------------------------------------------------------------------------------
 
 
-def test_a_smaller_pool_is_reported(judged: Judge) -> None:
+def test_a_smaller_pool_is_reported_and_one_candidate_judges_nothing(
+    judged: Judge, recorded: Recorded
+) -> None:
     done = judged("made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline")
     said = " ".join(done.output.split())
     assert "only 4 of 8 recorded kernels were candidates, so this is easier than the full pool" in said
     assert "only 4 of the model's 8 kernels were candidates" in said
     assert done.document["candidates"]["ranked"] == 4
-
-
-def test_with_one_candidate_nothing_is_judged(recorded: Recorded, judged: Judge) -> None:
     one = recorded.kernels[0]
     only = f"tile_m == {one.tile_m} and tile_n == {one.tile_n} and pipeline == '{one.pipeline}'"
     done = judged("made_up", "--kernel-filter", only)
@@ -231,7 +226,7 @@ def test_with_one_candidate_nothing_is_judged(recorded: Recorded, judged: Judge)
     assert "only 1 of 8 recorded kernels" in " ".join(done.output.split())
 
 
-def test_a_replay_ranks_the_recorded_kernels_unless_a_set_is_named(
+def test_a_replay_ranks_the_recorded_kernels_and_tells_of_other_builds(
     recorded: Recorded, judged: Judge, tmp_path: Path
 ) -> None:
     """Two kernels of the set were never recorded: they are candidates only if --kernel-set names the set."""
@@ -246,6 +241,14 @@ def test_a_replay_ranks_the_recorded_kernels_unless_a_set_is_named(
     assert "never recorded" not in done.output
     whole = judged("made_up", *asked, "--kernel-set=tiny")
     assert "2 candidates never recorded: a pick of one has no efficiency" in " ".join(whole.output.split())
+    oracle = load_records(recorded.oracle)
+    write_dataset(oracle.assign(toolchain="nvcc 13.0.88"), tmp_path / "nvcc.parquet")
+    at_home = judged(recorded.model.name, "--allow=no-baseline")
+    assert at_home.document["extrapolating"]["travel"] == ""
+    away = judged(recorded.model.name, f"--oracle={tmp_path / 'nvcc.parquet'}", "--allow=no-baseline")
+    note = away.document["extrapolating"]["travel"]
+    assert "come from different builds (nvcc 13.0.88, the model's " in note
+    assert "different builds (nvcc 13.0.88" in " ".join(away.output.split())
 
 
 # ---- the shipped models ---------------------------------------------------------------------------------
@@ -330,18 +333,3 @@ def test_evaluate_reports_in_sample_problems(recorded: Recorded) -> None:
     assert lines[1].startswith("in-sample: few_seen was trained on 3 of the 12 problems (3 of them")
     assert lines[2].startswith("silent does not record its training problems")
     assert len(lines) == 3
-
-
-def test_a_replay_says_in_what_its_kernels_differ_from_those_that_the_model_learnt(
-    recorded: Recorded, judged: Judge, tmp_path: Path
-) -> None:
-    from tile_oracle.record.dataset_file import write_dataset
-
-    oracle = load_records(recorded.oracle)
-    write_dataset(oracle.assign(toolchain="nvcc 13.0.88"), tmp_path / "nvcc.parquet")
-    at_home = judged(recorded.model.name, "--allow=no-baseline")
-    assert at_home.document["extrapolating"]["travel"] == ""
-    away = judged(recorded.model.name, f"--oracle={tmp_path / 'nvcc.parquet'}", "--allow=no-baseline")
-    note = away.document["extrapolating"]["travel"]
-    assert "come from different builds (nvcc 13.0.88, the model's " in note
-    assert "different builds (nvcc 13.0.88" in " ".join(away.output.split())

@@ -52,16 +52,13 @@ def test_kernels_come_from_sources_and_libraries(
     assert not text or (again.text, again.named("SET")) == (text, found.named("SET"))
 
 
-def test_the_option_for_ck_tile_means_the_same(tmp_path: Path) -> None:
+def test_folders_say_what_they_hold_and_ck_tile_s_option_means_the_same(tmp_path: Path) -> None:
     found = read_kernels("triton", tmp_path, tmp_path / "ck")
     assert found == read_kernels("triton,ck_tile=ck", tmp_path)
     assert found.ck_tile == tmp_path / "ck"
     assert read_kernels("", tmp_path).ck_tile is None
     with pytest.raises(BuildError, match=r"native and ck_tile=.* both have the kernels of --kernel-set"):
         read_kernels("native", tmp_path, tmp_path / "ck")
-
-
-def test_folders_say_themselves_what_they_hold(tmp_path: Path) -> None:
     for name in ("built", "built_triton", "more_triton"):
         (tmp_path / name).mkdir()
         (tmp_path / name / MANIFEST).touch()

@@ -73,10 +73,6 @@ def test_nearest_neighbours_predict_from_other_problems_alone() -> None:
     assert again[again["problem"] == one]["predicted_tflops"].tolist() == pytest.approx(
         table[of_one]["predicted_tflops"].tolist()
     )
-
-
-def test_one_problem_is_too_few() -> None:
-    made = records()
     with pytest.raises(ModelError, match="at least two problems"):
         neighbour_predictions(made[made["problem"] == PROBLEMS[0].id], KERNELS)
 

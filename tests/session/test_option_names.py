@@ -55,15 +55,6 @@ def test_the_long_spelling_always_works(bare: Project, asked: tuple[str, ...], m
     assert (done.status, done.counts()["passed"]) == (0, 13), done.output
 
 
-def test_a_short_name_that_others_have_is_refused_in_one_line(bare: Project) -> None:
-    bare.write("conftest.py", TARGET_OF_OTHERS)
-    done = bare.pytest(*SHORT)
-    assert done.status == pytest.ExitCode.USAGE_ERROR
-    said = "--target is also an option of another plugin or conftest: --tile-oracle-target is tile-oracle's"
-    (line,) = filter(None, done.lines)
-    assert line.startswith(f"ERROR: {said}")
-
-
 @pytest.mark.parametrize("way", sampled(["PYTEST_ADDOPTS", "pytest.ini", "pyproject.toml", "@FILE"], every=4))
 def test_short_names_work_wherever_options_are_given(bare: Project, way: str) -> None:
     environment = {}
@@ -85,21 +76,18 @@ def test_short_names_work_wherever_options_are_given(bare: Project, way: str) ->
     assert (done.status, done.counts()["passed"]) == (0, 12), done.output
 
 
-def test_values_of_options_are_not_taken_for_files_of_tests(bare: Project) -> None:
+def test_values_are_no_files_of_tests_and_need_a_session(bare: Project) -> None:
     """pytest loads the conftests of the files that are named, and those of `testpaths` if none are."""
     bare.write("pytest.ini", "[pytest]\ntestpaths = deep\n")
     bare.write("deep/conftest.py", "def pytest_report_header():\n    return 'the conftest of testpaths'\n")
     assert "the conftest of testpaths" in bare.pytest(*SHORT).output
-
-
-def test_an_option_without_a_session_is_answered(bare: Project) -> None:
     done = bare.pytest("--target", "cpu")
     assert done.status == pytest.ExitCode.USAGE_ERROR
     assert "tile-oracle: --target: only in sessions, with --problem-set or --oracle" in done.output
     assert "did you mean: --kernel-filter" in bare.pytest(*SHORT, "--kernel-filtr=x").output
 
 
-def test_help_shows_every_option_as_it_can_be_given(bare: Project) -> None:
+def test_help_shows_how_options_are_given_and_shared_names_are_refused(bare: Project) -> None:
     whole = bare.pytest("--help").output
     plain = whole[whole.index("\ntile-oracle: does the model") :]
     assert all(f"\n  --{name}" in plain for name in OPTIONS)
@@ -107,6 +95,12 @@ def test_help_shows_every_option_as_it_can_be_given(bare: Project) -> None:
     shared = bare.pytest("--help").output
     assert "\n  --tile-oracle-target=NAME" in shared
     assert "\n  --model=MODEL" in shared
+    bare.write("conftest.py", TARGET_OF_OTHERS)
+    done = bare.pytest(*SHORT)
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    said = "--target is also an option of another plugin or conftest: --tile-oracle-target is tile-oracle's"
+    (line,) = filter(None, done.lines)
+    assert line.startswith(f"ERROR: {said}")
 
 
 words = st.sampled_from([*(f"--{name}" for name in OPTIONS), "--target=x", "-k", "tests", "--", "--x"])

@@ -50,7 +50,9 @@ def options_of(
     return partial(read_command_line, "--problem-set=x.csv")
 
 
-def test_defaults(options_of: Callable[..., SessionOptions], tmp_path: Path) -> None:
+def test_defaults_and_paths_are_those_of_the_working_directory(
+    options_of: Callable[..., SessionOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = options_of()
     assert (options.kernel_set, options.target, options.model) == ("default", "auto", "auto")
     assert options.report_dir == tmp_path / "project" / "reports"
@@ -64,22 +66,12 @@ def test_defaults(options_of: Callable[..., SessionOptions], tmp_path: Path) -> 
         "problem_points": 10.0,
         "coverage_points": 0.0,
     }
-
-
-def test_paths_are_relative_to_the_working_directory(
-    options_of: Callable[..., SessionOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     options = options_of("--build-dir=b", "--report-dir=../r", "--baseline-dir=~/baselines")
     here = tmp_path / "project" / "below"
     assert options.build_dir == here / "b"
     assert options.report_dir == here / "../r"
     assert options.baseline_dir == Path("/home/somebody/baselines")
-
-
-def test_an_option_value_that_is_a_folder_does_not_move_the_reports(
-    options_of: Callable[..., SessionOptions], tmp_path: Path
-) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     options = options_of("--build-dir", str(elsewhere), "--rootdir", str(elsewhere))

@@ -159,16 +159,13 @@ def test_a_missing_device(project: Project, more: tuple[str, ...]) -> None:
 # ---- the names ----------------------------------------------------------------------------------------
 
 
-def test_the_most_severe_outcome_is_the_exit_status() -> None:
+def test_outcomes_are_allowed_by_name_and_the_most_severe_is_the_exit_status() -> None:
     assert most_severe([]) == Outcome.PASSED
     assert most_severe([Outcome.NO_BASELINE, Outcome.INCOMPLETE]) == Outcome.INCOMPLETE
     assert most_severe(list(Outcome)) == Outcome.FAILED
     assert most_severe(ALLOWABLE) == Outcome.EXPORT_DIFFERS
     taken = {int(status) for status in pytest.ExitCode} - {0, 1}
     assert not taken & set(map(int, Outcome))
-
-
-def test_allow_takes_names_of_outcomes() -> None:
     assert read_allowed("no-baseline, in-sample,") == {Outcome.NO_BASELINE, Outcome.IN_SAMPLE}
     assert read_allowed("") == frozenset()
     for wrong in ("failed", "passed", "no baseline", "10"):

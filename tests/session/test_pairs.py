@@ -24,7 +24,9 @@ def pools() -> dict[str, tuple[Kernel, ...]]:
     return dict.fromkeys((PROBLEM, OTHER), pool)
 
 
-def test_pairs_by_full_and_by_short_names(tmp_path: Path, pools: dict[str, tuple[Kernel, ...]]) -> None:
+def test_pairs_are_read_by_full_and_by_short_names(
+    tmp_path: Path, pools: dict[str, tuple[Kernel, ...]]
+) -> None:
     first, second = pools[PROBLEM][:2]
     path = tmp_path / "pairs.csv"
     rows = [f"{PROBLEM},0.5,{first.name}", f"{PROBLEM},0.4,{second.short_name}", f"{OTHER},0.3,{first.name}"]
@@ -33,6 +35,8 @@ def test_pairs_by_full_and_by_short_names(tmp_path: Path, pools: dict[str, tuple
         PROBLEM: frozenset({first.name, second.name}),
         OTHER: frozenset({first.name}),
     }
+    with pytest.raises(RuleError, match="cannot read the pairs in"):
+        read_pairs(tmp_path / "missing.csv", pools)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +74,3 @@ def test_any_file_is_pairs_or_an_error(
     path.write_bytes(b"problem,kernel\n" + data)
     with pytest.raises(HarnessError):
         read_pairs(path, pools)
-
-
-def test_a_file_that_is_not_there_is_said(tmp_path: Path, pools: dict[str, tuple[Kernel, ...]]) -> None:
-    with pytest.raises(RuleError, match="cannot read the pairs in"):
-        read_pairs(tmp_path / "missing.csv", pools)

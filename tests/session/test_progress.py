@@ -45,16 +45,13 @@ def test_only_ok_kernels_can_be_the_best(progress: Progress) -> None:
     assert line.fitting(None).endswith("  b")
 
 
-def test_a_pair_counts_once(progress: Progress) -> None:
-    progress.finished(fact("p", "a"))
-    assert progress.finished(fact("p", "a")) is None
-    assert "1 of 4 pairs" in progress.status("")
-
-
-def test_pairs_outside_the_plan_do_not_count(progress: Progress) -> None:
+def test_only_pairs_of_the_plan_count_and_each_once(progress: Progress) -> None:
     assert progress.finished(fact("elsewhere", "a")) is None
     assert progress.finished(fact("p", "of their own")) is None
     assert "0 of 4 pairs" in progress.status("")
+    progress.finished(fact("p", "a"))
+    assert progress.finished(fact("p", "a")) is None
+    assert "1 of 4 pairs" in progress.status("")
 
 
 def test_rate_and_time_left_come_from_measured_pairs(progress: Progress) -> None:
@@ -137,12 +134,9 @@ def test_resumed_pairs_do_not_count_for_the_rate(progress: Progress) -> None:
     assert "3 of 4 pairs  1 pairs/s  0:00 left" in progress.status("q")
 
 
-def test_the_first_state_is_building_kernels(progress: Progress) -> None:
+def test_the_first_state_is_building_kernels_which_are_counted(progress: Progress) -> None:
     assert progress.status("p") == "[0/2] p  0 of 4 pairs  building kernels"
-
-
-def test_kernels_that_are_built_are_counted_with_the_time_left(progress: Progress) -> None:
-    """Until the first pair is measured; five seconds for the fourth part leave fifteen."""
+    # Until the first pair is measured; five seconds for the fourth part leave fifteen.
     progress._started = -4.0
     progress.builds = lambda: (12, 48)
     assert progress.status("p").startswith("[0/2] p  0 of 4 pairs  built 12 of 48 kernels  0:")

@@ -60,17 +60,6 @@ def arguments(folder: Path, table: str) -> list[str]:
     return default_arguments(folder)
 
 
-def test_entries_are_the_options_of_the_command_line(tmp_path: Path) -> None:
-    table = 'kernel-set = "full"\ncold-cache = true\nrepick = false\nmean-tolerance = 0.2\nreport-dir = "out"'
-    assert arguments(tmp_path, table) == [
-        "--kernel-set=full",
-        "--cold-cache",
-        "--mean-tolerance=0.2",
-        f"--report-dir={tmp_path / 'out'}",
-    ]
-    assert arguments(tmp_path, 'allow = ["no-baseline", "incomplete"]') == ["--allow=no-baseline,incomplete"]
-
-
 @pytest.mark.parametrize(
     ("table", "said"),
     [
@@ -88,10 +77,18 @@ def test_a_wrong_entry_is_named_in_one_line(tmp_path: Path, table: str, said: st
     assert "\n" not in str(refused.value)
 
 
-def test_no_file_and_no_table_are_no_defaults(tmp_path: Path) -> None:
+def test_a_table_has_the_options_of_the_command_line(tmp_path: Path) -> None:
     assert default_arguments(tmp_path) == []
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
     assert default_arguments(tmp_path) == []
+    table = 'kernel-set = "full"\ncold-cache = true\nrepick = false\nmean-tolerance = 0.2\nreport-dir = "out"'
+    assert arguments(tmp_path, table) == [
+        "--kernel-set=full",
+        "--cold-cache",
+        "--mean-tolerance=0.2",
+        f"--report-dir={tmp_path / 'out'}",
+    ]
+    assert arguments(tmp_path, 'allow = ["no-baseline", "incomplete"]') == ["--allow=no-baseline,incomplete"]
 
 
 @given(st.binary(max_size=60))

@@ -45,7 +45,9 @@ def figures(recorded: Recorded, run: str) -> dict[str, float]:
 # ---- what is replayed -------------------------------------------------------------------------------
 
 
-def test_by_default_the_oracle_of_the_model_is_replayed(recorded: Recorded, accepted: Finished) -> None:
+def test_the_oracle_of_the_model_is_replayed_described_and_written_as_a_run(
+    recorded: Recorded, accepted: Finished
+) -> None:
     assert accepted.status == 0, accepted.output
     pairs = len(recorded.problems) * len(recorded.kernels)
     assert accepted.counts() == {"passed": len(recorded.problems), "skipped": 6}
@@ -54,28 +56,12 @@ def test_by_default_the_oracle_of_the_model_is_replayed(recorded: Recorded, acce
     assert f"baseline written: {recorded.oracle.with_suffix('.json')}" in accepted.output
     baseline = json.loads(recorded.oracle.with_suffix(".json").read_text())
     assert (baseline["device"], baseline["target"], baseline["kernel_set"]) == (DEVICE, "gfx950", "tiny")
-
-
-def test_records_of_cold_and_warm_caches_are_refused_before_the_session(recorded: Recorded) -> None:
-    mixed = recorded.project.folder / "mixed.parquet"
-    rows = load_records(recorded.oracle)
-    rows.loc[rows.index[:2], "cache"] = "cold"
-    write_dataset(rows, mixed)
-    refused = recorded.project.pytest("--oracle", str(mixed))
-    assert refused.status == 4
-    assert "the records are of cold and warm caches" in refused.last
-
-
-def test_the_header_describes_the_records(recorded: Recorded, accepted: Finished) -> None:
     assert "target: replay (shipped with made_up), nothing is built or measured" in accepted.lines
     assert (
         f"records: 96 pairs of 12 problems and 8 kernels, measured 2026-01-02 on {DEVICE} (gfx950)"
         in accepted.lines
     )
     assert f"oracle: {recorded.oracle}" in accepted.lines
-
-
-def test_a_replay_writes_the_same_files_as_a_run(recorded: Recorded, accepted: Finished) -> None:
     folder = recorded.project.folder / "reports" / "accepted"
     for name in ("selection.parquet", "verdict.json", "summary.md", "report.html"):
         assert (folder / name).stat().st_size > 500
@@ -97,6 +83,16 @@ def test_a_replay_writes_the_same_files_as_a_run(recorded: Recorded, accepted: F
 
 
 # ---- the gate ---------------------------------------------------------------------------------------
+
+
+def test_records_of_cold_and_warm_caches_are_refused_before_the_session(recorded: Recorded) -> None:
+    mixed = recorded.project.folder / "mixed.parquet"
+    rows = load_records(recorded.oracle)
+    rows.loc[rows.index[:2], "cache"] = "cold"
+    write_dataset(rows, mixed)
+    refused = recorded.project.pytest("--oracle", str(mixed))
+    assert refused.status == 4
+    assert "the records are of cold and warm caches" in refused.last
 
 
 @pytest.mark.usefixtures("accepted")

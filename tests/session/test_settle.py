@@ -48,13 +48,10 @@ def test_an_unsettled_problem_is_measured_longer_and_analysed_less_often() -> No
     assert len(rounds) < 20
 
 
-def test_a_noisy_pick_that_is_slightly_ahead_is_uncertain() -> None:
+def test_noisy_picks_are_uncertain_and_the_largest_errors_come_first() -> None:
     ahead = Margin("pick", 0.045, 0.04, 5.0, 2, 1.0, "other", 1.046)
     quiet = Margin("pick", 0.045, 0.001, 5.0, 2, 1.0, "other", 1.046)
     assert uncertain_picks({"noisy": ahead, "quiet": quiet}) == ["noisy"]
-
-
-def test_a_baseline_spends_its_budget_on_the_largest_errors_first() -> None:
     errors = {"most": 0.09, "less": 0.05, "little": 0.01}
     margins = {name: Margin("pick", -0.1, sigma, 5.0, 2, 1.1, "o", 1.0) for name, sigma in errors.items()}
     assert uncertain_picks(margins) == ["most", "less"]

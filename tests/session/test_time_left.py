@@ -82,12 +82,9 @@ def test_one_problem_that_waited_for_a_compiler_does_not_mislead(place: int, wai
     assert expected.per_flop == pytest.approx(1e-12, rel=0.25)
 
 
-def test_without_a_complete_problem_all_pairs_are_equal() -> None:
+def test_without_times_all_pairs_are_equal() -> None:
     assert time_left_s(fit_pair_time([]), [Work(2, 1e9)], [Work(6, 1e9), Work(4, 1e12)], 3.0) == 15.0
     assert time_left_s(fit_pair_time([]), [], [Work(6, 1e9)], 0.0) == 0.0
-
-
-def test_work_that_took_no_time_leaves_none() -> None:
     assert time_left_s(fit_pair_time([Measured(4, 1e9, 0.0)]), [Work(4, 1e9)], [Work(8, 1e9)], 0.0) == 0.0
 
 

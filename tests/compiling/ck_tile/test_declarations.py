@@ -31,7 +31,7 @@ int outside;
 """
 
 
-def test_parameters_come_in_order_with_their_defaults() -> None:
+def test_parameters_and_the_longest_constructor_have_their_defaults() -> None:
     found = find_template(TEXT, "Problem")
     assert found.parameters == (
         Parameter("A_", None),
@@ -39,23 +39,13 @@ def test_parameters_come_in_order_with_their_defaults() -> None:
         Parameter("N_", "sizeof(pair<A_, int>)"),
         Parameter("C_", "Box"),
     )
-
-
-def test_the_longest_constructor_counts() -> None:
-    found = find_template(TEXT, "Problem")
     assert found is not None
     parameters = constructor_parameters(found)
     assert parameters is not None
     assert [(p.name, p.default) for p in parameters][::2] == [("first_", None), ("last_", "3")]
-
-
-def test_defaults_may_be_in_an_earlier_declaration() -> None:
     text = "template <class A, int N = 4> struct S;\ntemplate <class A, int N> struct S { };"
     found = find_template(text, "S")
     assert found.parameters == (Parameter("A", None), Parameter("N", "4"))
-
-
-def test_a_missing_definition_is_none() -> None:
     assert find_template(TEXT, "Prob") is None
     assert find_template("template <class T> struct Only;", "Only") is None
     plain = find_template("struct Plain { int x; };", "Plain")
@@ -63,7 +53,7 @@ def test_a_missing_definition_is_none() -> None:
     assert constructor_parameters(plain) is None
 
 
-def test_code_removed_by_the_preprocessor_is_ignored() -> None:
+def test_code_that_the_preprocessor_or_a_comment_hides_is_no_code() -> None:
     text = without_comments(
         "#if 0\nstruct A { int gone; };\n#endif\n"
         "  # if 0 // off\nstruct B {};\n  # else\nstruct C { int kept; };\n  # endif\n"
@@ -72,9 +62,6 @@ def test_code_removed_by_the_preprocessor_is_ignored() -> None:
     assert find_template(text, "B") is None
     kept = find_template(text, "C")
     assert "int kept" in kept.body
-
-
-def test_comments_and_strings_hide_nothing() -> None:
     text = without_comments('struct A { // }\n /* } */ const char* s = "}"; int end; };')
     found = find_template(text, "A")
     assert "end" in found.body

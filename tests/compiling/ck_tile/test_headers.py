@@ -48,30 +48,29 @@ def test_the_digest_follows_names_and_contents(tmp_path: Path) -> None:
     assert find_headers(folder).count == 2
 
 
-def test_the_version_is_read_from_the_header(tmp_path: Path) -> None:
-    folder = checkout(tmp_path)
-    (folder / "include" / "ck").mkdir()
-    (folder / "include" / "ck" / "version.h").write_text(
-        "#define CK_VERSION_MAJOR 1\n#define CK_VERSION_MINOR 2\n#define CK_VERSION_PATCH 0\n"
-        "#define CK_COMMIT_ID 0123456789abcdef\n"
-    )
-    found = find_headers(folder)
-    assert found.version == "1.2.0, commit 0123456789ab"
-    assert found.identity == f"CK Tile 1.2.0, commit 0123456789ab (headers {found.digest[:12]})"
-
-
-def test_a_source_packages_version_comes_from_cmake(tmp_path: Path) -> None:
-    folder = checkout(tmp_path)
-    (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.14)\nset(version 1.2.0)\n")
-    assert find_headers(folder).version == "1.2.0"
-    assert find_headers(checkout(tmp_path / "other")).version == ""
-
-
-def test_a_rocm_installs_version_is_rocms(tmp_path: Path) -> None:
-    folder = checkout(tmp_path)
-    (folder / ".info").mkdir()
-    (folder / ".info" / "version").write_text("7.0.1-42\n")
-    assert find_headers(folder).version == "of ROCm 7.0.1-42"
+@pytest.mark.parametrize(
+    ("file", "text", "version"),
+    [
+        (
+            "include/ck/version.h",
+            "#define CK_VERSION_MAJOR 1\n#define CK_VERSION_MINOR 2\n#define CK_VERSION_PATCH 0\n"
+            "#define CK_COMMIT_ID 0123456789abcdef\n",
+            "1.2.0, commit 0123456789ab",
+        ),
+        ("CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nset(version 1.2.0)\n", "1.2.0"),
+        (".info/version", "7.0.1-42\n", "of ROCm 7.0.1-42"),
+        ("notes.txt", "1.2.0", ""),
+    ],
+)
+def test_the_version_is_that_of_a_header_of_cmake_or_of_rocm(
+    tmp_path: Path, file: str, text: str, version: str
+) -> None:
+    path = checkout(tmp_path) / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    found = find_headers(tmp_path)
+    assert found.version == version
+    assert found.identity == " ".join(f"CK Tile {version} (headers {found.digest[:12]})".split())
 
 
 def test_a_checkouts_version_has_the_commit(tmp_path: Path) -> None:

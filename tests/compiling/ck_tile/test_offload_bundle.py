@@ -17,12 +17,9 @@ def test_a_bundle_round_trips(code: bytes) -> None:
     assert code_objects(make_bundle(code, "gfx950") + b"\0" * 100) == {target_name("gfx950"): code}
 
 
-def test_several_bundles_are_all_read() -> None:
+def test_several_bundles_are_read_and_code_is_aligned_to_pages() -> None:
     data = make_bundle(b"one", "gfx950") + make_bundle(b"two", "gfx942")
     assert code_objects(data) == {target_name("gfx950"): b"one", target_name("gfx942"): b"two"}
-
-
-def test_code_objects_are_aligned_to_pages() -> None:
     assert make_bundle(b"code", "gfx950").index(b"code") % 4096 == 0
 
 

@@ -42,10 +42,22 @@ def edit(folder: Path, header: str, before: str, after: str) -> CkTileApi:
     return detect(find_headers(folder))
 
 
-def test_all_operations_are_there(api: CkTileApi) -> None:
+def test_layouts_paddings_defaults_and_specializations_are_in_the_source(api: CkTileApi) -> None:
     assert dict(api.missing) == {}
     assert api.gemm_layouts["bwd_weight"] == ("ColumnMajor", "RowMajor", "RowMajor")
     assert not api.tails_are_arguments
+    text = source_for(api, parse_kernel_name(GEMM))
+    assert "TileGemmUniversalTraits<true, false, true, false, tensor_layout::gemm::RowMajor" in text
+    assert "Args(p.in0, p.in1, p.out, 1, p.gemm_m, p.gemm_n, p.gemm_k, p.gemm_k, p.gemm_k, p.gemm_n)" in text
+    crr = source_for(api, parse_kernel_name(GEMM.replace("rcr", "crr")))
+    assert "p.gemm_k, p.gemm_m, p.gemm_n, p.gemm_n)" in crr
+    persistent = GEMM.replace("True_False_True_False", "True_False_True_True")
+    assert "false, true>;" in source_for(api, parse_kernel_name(persistent))
+    # ComputeDataType_ = AsDataType_ precedes the vector widths, and AElementWise_ precedes it.
+    text = source_for(api, parse_kernel_name(FORWARD))
+    assert "GemmPipelineScheduler::Intrawave, element_wise::PassThrough, T, true, 4, 8>" in text
+    text = source_for(api, parse_kernel_name(FORWARD + "_f1x1p0"))
+    assert "GroupedConvTraits<2, ConvolutionSpecialization::Filter1x1Pad0," in text
 
 
 def test_members_that_the_adapter_uses_are_looked_for_before_anything_compiles(changed: Path) -> None:
@@ -110,22 +122,6 @@ def test_operands_and_extents_are_in_ck_tiles_order(
     assert "return {h, w};" in text
     three = source_for(api, parse_kernel_name(FORWARD.replace("2d", "3d")))
     assert "return {d, h, w};" in three
-
-
-def test_a_gemm_s_layout_paddings_and_strides_are_in_its_source(api: CkTileApi) -> None:
-    text = source_for(api, parse_kernel_name(GEMM))
-    assert "TileGemmUniversalTraits<true, false, true, false, tensor_layout::gemm::RowMajor" in text
-    assert "Args(p.in0, p.in1, p.out, 1, p.gemm_m, p.gemm_n, p.gemm_k, p.gemm_k, p.gemm_k, p.gemm_n)" in text
-    crr = source_for(api, parse_kernel_name(GEMM.replace("rcr", "crr")))
-    assert "p.gemm_k, p.gemm_m, p.gemm_n, p.gemm_n)" in crr
-    persistent = GEMM.replace("True_False_True_False", "True_False_True_True")
-    assert "false, true>;" in source_for(api, parse_kernel_name(persistent))
-
-
-def test_a_default_in_the_middle_is_written_out_with_its_values(api: CkTileApi) -> None:
-    # ComputeDataType_ = AsDataType_ precedes the vector widths, and AElementWise_ precedes it.
-    text = source_for(api, parse_kernel_name(FORWARD))
-    assert "GemmPipelineScheduler::Intrawave, element_wise::PassThrough, T, true, 4, 8>" in text
 
 
 @pytest.mark.parametrize(
@@ -237,9 +233,15 @@ def test_a_kernel_that_cannot_have_two_buffers_is_refused_with_them(changed: Pat
     assert source_for(api, parse_kernel_name(two.replace("forward", "bwd_data")))
 
 
-def test_the_accumulator_s_type_has_had_two_names(changed: Path) -> None:
+def test_other_spellings_of_types_widths_and_layouts_are_noticed(changed: Path) -> None:
     api = edit(changed, "gemm/double.hpp", "typename CDataType_,", "typename EDataType_,")
     assert "<T, T, float, Shape, TileTraits, " in source_for(api, parse_kernel_name(FORWARD))
+    api = edit(changed, "gemm/double.hpp", ", index_t VectorSizeA_ = 1, index_t VectorSizeB_ = 1>", ">")
+    with pytest.raises(KernelError, match="has no parameter for vectorsize"):
+        source_for(api, parse_kernel_name(FORWARD))
+    assert source_for(api, parse_kernel_name(GEMM))
+    api = edit(changed, "grouped_convolution/double.hpp", "is_same_v<GemmBLayout", "is_like<GemmBLayout")
+    assert "does not state which GEMM layouts" in api.missing["forward"]
 
 
 def test_a_version_names_the_kernel_that_it_lacks(changed: Path) -> None:
@@ -249,18 +251,6 @@ def test_a_version_names_the_kernel_that_it_lacks(changed: Path) -> None:
     with pytest.raises(KernelError, match=r"CK Tile \(headers \w+\) cannot build bwd_data kernels: it has"):
         source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
     assert source_for(api, parse_kernel_name(FORWARD))
-
-
-def test_a_kernel_without_stated_layouts_is_missing(changed: Path) -> None:
-    api = edit(changed, "grouped_convolution/double.hpp", "is_same_v<GemmBLayout", "is_like<GemmBLayout")
-    assert "does not state which GEMM layouts" in api.missing["forward"]
-
-
-def test_vector_widths_that_cannot_be_chosen_are_no_small_matter(changed: Path) -> None:
-    api = edit(changed, "gemm/double.hpp", ", index_t VectorSizeA_ = 1, index_t VectorSizeB_ = 1>", ">")
-    with pytest.raises(KernelError, match="has no parameter for vectorsize"):
-        source_for(api, parse_kernel_name(FORWARD))
-    assert source_for(api, parse_kernel_name(GEMM))
 
 
 @pytest.mark.parametrize(
@@ -308,8 +298,3 @@ def test_a_pipeline_that_is_not_persistent_is_refused(changed: Path) -> None:
     with pytest.raises(KernelError, match="persistent: GemmPipelineAgBgCr"):
         source_for(api, persistent)
     assert source_for(api, parse_kernel_name(GEMM))
-
-
-def test_a_specialization_is_that_of_the_traits(api: CkTileApi) -> None:
-    text = source_for(api, parse_kernel_name(FORWARD + "_f1x1p0"))
-    assert "GroupedConvTraits<2, ConvolutionSpecialization::Filter1x1Pad0," in text

@@ -61,22 +61,16 @@ def test_hipcc_of_rocm_is_taken_first(no_rocm: Path, headers: CkTileHeaders) -> 
     assert command[-3:] == ("kernel.hip", "-o", "kernel.so")
 
 
-def test_another_program_is_not_hipcc(no_rocm: Path, headers: CkTileHeaders) -> None:
+def test_what_is_no_hipcc_is_missing_or_has_no_ck_tile_is_named(
+    no_rocm: Path, headers: CkTileHeaders, tmp_path: Path
+) -> None:
     other = program(no_rocm / "other", "Ubuntu clang version 18\n")
     with pytest.raises(BuildError, match=r"is not hipcc: its --version prints 'Ubuntu clang version 18'"):
         find_ck_tile_toolchain(str(other), "gfx950", headers, {})
-
-
-def test_without_a_toolchain_the_message_names_what_is_missing(
-    no_rocm: Path, headers: CkTileHeaders, tmp_path: Path
-) -> None:
     with pytest.raises(BuildError, match=r"no hipcc, and without g\+\+ .*, HIP's headers in"):
         find_ck_tile_toolchain("auto", "gfx950", headers, {HIP_HEADERS: str(tmp_path / "none")})
     with pytest.raises(BuildError, match="toolchain 'hipcc' is not on this machine"):
         find_ck_tile_toolchain("hipcc", "gfx950", headers, {})
-
-
-def test_other_architectures_have_none(headers: CkTileHeaders) -> None:
     for arch in ("cpu", "sm_90", "gfx1250"):
         with pytest.raises(
             BuildError, match=f"for gfx950, gfx942, gfx90a, not for {arch}: give --arch gfx950"

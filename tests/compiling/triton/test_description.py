@@ -226,7 +226,7 @@ def test_a_file_named_as_an_installed_module_is_refused(copy_file: Path) -> None
         describe_file(other, "sm_90")
 
 
-def test_without_triton_the_message_says_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_triton_and_missing_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "kernels.py"
     path.write_text(HEAD + COPY)
     code = (
@@ -239,8 +239,5 @@ def test_without_triton_the_message_says_how_to_get_it(tmp_path: Path) -> None:
         "Triton is not installed in this Python: pip install 'tile-oracle[triton]', or give a folder of "
         "tile-oracle build"
     )
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"--kernels .*nothing\.py: there is no such Python file"):
         open_kernel_source("sm_90", f"triton={tmp_path / 'nothing.py'}")

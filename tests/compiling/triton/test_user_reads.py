@@ -137,18 +137,9 @@ def test_a_file_that_lies_on_pythonpath_is_not_taken_for_an_installed_module(
 
 
 @pytest.mark.slow
-def test_a_file_elsewhere_is_refused_by_name(copy_file: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (tmp_path / "scale.txt").write_text("2")
-    path = folder / copy_file.name
-    write(path, f"SCALE = tl.constexpr(int(open({str(tmp_path / 'scale.txt')!r}).read()))")
-    with pytest.raises(BuildError, match=r"^copying\.py reads .*/scale\.txt, which is beside none of its"):
-        describe_file(path, "sm_90")
-
-
-@pytest.mark.slow
-def test_files_that_it_writes_itself_are_its_own_affair(copy_file: Path) -> None:
+def test_files_elsewhere_and_all_variables_are_refused_but_not_its_own_files(
+    copy_file: Path, tmp_path: Path
+) -> None:
     write(
         copy_file,
         "import tempfile, pathlib",
@@ -157,6 +148,16 @@ def test_files_that_it_writes_itself_are_its_own_affair(copy_file: Path) -> None
         "    SCALE = tl.constexpr(int((pathlib.Path(name) / 'one').read_text()))",
     )
     assert names(describe_file(copy_file, "sm_90")) == ["copying.py"]
+    write(copy_file, "import os", "SCALE = tl.constexpr(len(dict(os.environ)))")
+    with pytest.raises(BuildError, match=r"^copying\.py:6: it reads all environment variables, and each may"):
+        describe_file(copy_file, "sm_90")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (tmp_path / "scale.txt").write_text("2")
+    path = folder / copy_file.name
+    write(path, f"SCALE = tl.constexpr(int(open({str(tmp_path / 'scale.txt')!r}).read()))")
+    with pytest.raises(BuildError, match=r"^copying\.py reads .*/scale\.txt, which is beside none of its"):
+        describe_file(path, "sm_90")
 
 
 @pytest.mark.slow
@@ -178,13 +179,6 @@ def test_a_variable_that_it_reads_belongs_to_the_kernels(
     monkeypatch.setenv("SOMETHING_ELSE", "1")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert describe_file(copy_file, "sm_90").identity == found["3"].identity
-
-
-@pytest.mark.slow
-def test_reading_all_variables_is_refused(copy_file: Path) -> None:
-    write(copy_file, "import os", "SCALE = tl.constexpr(len(dict(os.environ)))")
-    with pytest.raises(BuildError, match=r"^copying\.py:6: it reads all environment variables, and each may"):
-        describe_file(copy_file, "sm_90")
 
 
 def installed(tmp_path: Path, name: str, **modules: str) -> Path:

@@ -200,7 +200,6 @@ def test_operands_are_normal_and_sums_fit_fp32_in_any_order() -> None:
                 a, b, bias, _, _ = operands_of(p, far=far)
                 for values in (a, b):
                     assert np.abs(values[values != 0]).min() >= 2.0**-14
-                assert bias is not None
                 terms = np.append(bias[0, 0], a[0, 0] * b[0, :, 0])
                 for order in (np.arange(depth + 1), np.argsort(terms)):
                     if far or order[0] == 0:
