@@ -278,3 +278,21 @@ def test_a_question_that_waits_is_answered_when_the_fleet_ends() -> None:
     fleet.driver.abandon()
     thread.join(LONGEST_S)
     assert len(caught) == 1
+
+
+def test_leaders_that_kill_devices_are_named() -> None:
+    fleet = SimulatedFleet([2])
+    fleet.begin()
+    fleet.engine.join("a")
+    fleet.step()
+    told = fleet.engine.devices["a"].step(2)
+    fleet.engine.pending += [Told("a", told[:2]), Gone("a", "killed")]  # both kernels' rows, no leader's
+    del fleet.engine.devices["a"]
+    for name in "bcd":
+        fleet.step()
+        fleet.engine.join(name)
+        fleet.step()
+        fleet.engine.kill(name)
+    fleet.step()
+    lost = f"the leaders of {PROBLEMS[0]} were not measured again: devices died"
+    assert lost in fleet.driver.all_notes()

@@ -18,6 +18,7 @@ from tile_oracle.errors import TargetError
 from tile_oracle.measure import child as child_module
 from tile_oracle.measure.child import Child, what_holds
 from tile_oracle.measure.containment import VARIABLE, Containment, containment_for
+from tile_oracle.measure.guardian import Guardian
 from tile_oracle.measure.protocol import ChannelClosed
 
 LIMITS = Containment(namespaces=False, memory_bytes=0)
@@ -216,3 +217,14 @@ def test_the_containment_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "ful")
     with pytest.raises(TargetError, match="TILE_ORACLE_CONTAINMENT=ful: must be one of auto, full, limits"):
         containment_for("cpu")
+
+
+def test_a_worker_has_the_limits_of_its_containment(start: Callable[..., Child]) -> None:
+    program = "import resource as r; print([r.getrlimit(one)[0] for one in (r.RLIMIT_CORE, r.RLIMIT_FSIZE)])"
+    said = death_of(start(program, replace(LIMITS, file_bytes=123456)))
+    assert said == "exited with code 0; it printed: [0, 123456]"
+
+
+def test_a_harness_that_runs_is_not_taken_for_a_stopped_one() -> None:
+    guardian = Guardian({"control": 0, "verdict": 1, "stopped_s": 0.0})
+    assert not any(guardian._harness_was_stopped() for _ in range(3))

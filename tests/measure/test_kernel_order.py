@@ -31,6 +31,7 @@ def test_kernels_that_were_fast_come_first_and_unknown_ones_in_the_middle() -> N
     order.learn(timed(100.0, 400.0, 110.0, 400.0))
     assert order.ordered(KERNELS[:4])[0] == KERNELS[2]
     assert order.ordered(KERNELS[:4])[-1] == KERNELS[3]
+    order = KernelOrder()
     order.learn(timed(1.0, 4.0))
     assert order.ordered(KERNELS[:3]) == [KERNELS[0], KERNELS[2], KERNELS[1]]
 

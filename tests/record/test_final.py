@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,14 @@ class TestSettledMeasurement:
         assert (row["status"], row["detail"], row["remeasured"]) == (bad, "why", False)
         assert pd.isna(row["tflops"])
         assert pd.isna(row["latency_ms"])
+
+    @pytest.mark.parametrize(("worse", "other"), [*pairwise(("wrong", "flaky", "crash", "timeout"))])
+    @pytest.mark.parametrize("rounds", [(0, 1), (1, 0)])
+    def test_of_two_failures_the_worse_one_counts(
+        self, worse: str, other: str, rounds: tuple[int, int]
+    ) -> None:
+        rows = [record(PROBLEM, A, status=s, round=r) for s, r in zip((worse, other), rounds, strict=True)]
+        assert settled(*rows)["status"] == worse
 
     @pytest.mark.parametrize("empty", ["noisy", "device_lost"])
     def test_a_later_inconclusive_measurement_keeps_the_sweeps_value(self, empty: str) -> None:

@@ -49,6 +49,10 @@ def table(rows: list[Row]) -> pa.Table:
         ({"tile_m": 32}, "the kernel's name and columns describe different kernels"),
         ({"kernel": "grouped_conv_of_my_own"}, "the kernel's name and columns describe different kernels"),
         ({"pipeline": "mem"}, "the kernel's name and columns describe different kernels"),
+        (
+            {"kernel": "grouped_conv_forward_fp32_2d_cudnn.e1.stages=2", "specialization": None},
+            "the kernel's name and columns describe different kernels",
+        ),
     ],
 )
 def test_an_invalid_row_is_named(change: Row, said: str, make_row: Callable[..., Row]) -> None:
