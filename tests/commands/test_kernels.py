@@ -161,7 +161,7 @@ def test_the_help_teaches_by_examples_that_work(
     assert len(commands) >= 6
     for command in commands:
         if "kernels-old" in command or ("my_kernels" in command and find_spec("triton") is None):
-            continue  # tests/compiling/test_drift.py compares folders
+            continue  # tests/compiling/test_prebuilt_folder.py compares folders
         assert output(capsys, *shlex.split(command.split("   ")[0])[3:])
     for field in filter_fields("grouped_conv"):
         assert field in text

@@ -6,18 +6,22 @@ The kernels here are Python functions on the emulated device's memory, which is 
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
 from tile_oracle.compiling.source import device_work_source
 from tile_oracle.device import gpu, gpu_bounded
+from tile_oracle.device.bounded_rows import Repeated
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
@@ -271,3 +275,25 @@ def test_a_changed_operand_is_noticed(device: GpuDevice, problem: Problem) -> No
             assert device.inputs_changed()
             ctypes.memmove(operand.address, before, 2)
     assert not device.inputs_changed()
+
+
+# Operands that repeat their values.
+
+
+@given(
+    st.integers(1, 40),
+    st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 7)),
+    st.integers(0, 23),
+    st.integers(0, 23),
+)
+def test_rows_are_those_of_the_whole(
+    period: int, shape: tuple[int, int, int], begin: int, count: int
+) -> None:
+    operand = Repeated(np.arange(min(period, math.prod(shape)), dtype=np.uint16), shape)
+    whole = operand.whole()
+    assert whole.shape == shape
+    assert operand.size == whole.size
+    rows = whole.reshape(-1, shape[-1])
+    begin = min(begin, len(rows))
+    end = min(begin + count, len(rows))
+    assert (operand.rows(begin, end) == rows[begin:end]).all()

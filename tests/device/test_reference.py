@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.integer_operands import integer_operands
 from tile_oracle.device.reference import exact_output
+from tile_oracle.device.stray_values import nan_count
 from tile_oracle.errors import ProblemError
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from tile_oracle.problem.number_formats import STORAGE, decode, encode
@@ -142,3 +143,13 @@ def test_stored_values_round_trip(dtype: str) -> None:
     finite_ones = np.isfinite(values)
     assert finite_ones.sum() > 60_000
     assert encode(values[finite_ones], dtype).tobytes() == stored[finite_ones].tobytes()
+
+
+# Unwritten values and NaN in stored arrays.
+
+
+# e2m1 has no NaN, and is of operands alone.
+@pytest.mark.parametrize("dtype", sorted(STORAGE.keys() - {"fp4_e2m1"}))
+def test_nan_is_counted_in_every_type(dtype: str) -> None:
+    stored = encode(np.array([1.0, np.nan, -np.nan, 448.0], np.float32), dtype)
+    assert nan_count(stored, dtype) == 2

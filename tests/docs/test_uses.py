@@ -49,7 +49,7 @@ SHOWN = {
     ("verify", CK_TILE, GEMM): "tests/ck_tile/test_waits.py::test_what_is_found_in_comp_async",
     ("verify", TRITON, GEMM): "tests/verify/test_triton.py::test_each_barrier_and_each_wait",
     ("kit (prebuilt)", TRITON, GEMM): "tests/compiling/triton/test_building.py::test_a_folder_runs_where",
-    ("drift (`--diff`)", TRITON, GEMM): "tests/compiling/test_drift.py::test_comments_of_ptx_do_not_count",
+    ("drift (`--diff`)", TRITON, GEMM): "tests/compiling/test_prebuilt_folder.py::test_comments_of_ptx_do",
     ("session", TRITON, GEMM): "models/gemm_bf16_sm_90/nvidia-h200-84ff98ac/gemm_validation_286",
     ("session", TRITON, ATTENTION): "models/attention_fwd_bf16_sm_90/nvidia-h200-84ff98ac",
     ("session", LIBRARY, CONV): "tests/libraries/test_cudnn_sessions.py::test_a_session_measures",

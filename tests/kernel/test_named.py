@@ -8,8 +8,10 @@ from tile_oracle.arch import load_arch
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.named import NamedKernel
-from tile_oracle.operation import Kind
+from tile_oracle.kernel.sized import SizedKernel
+from tile_oracle.operation import Kind, operation_named, operation_names
 from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.session.pair_id import pair_id, pair_of
 
@@ -94,3 +96,37 @@ def test_filters_use_the_configured_values() -> None:
         KernelFilter("blok_m == 1")
     with pytest.raises(RuleError, match="has no tile_m; it has: source, function, BLOCK_M"):
         KernelFilter("tile_m == 64").matches(KERNEL)
+
+
+# Kernels that differ in a few sizes: their names read back, and their rules propose every size.
+
+OPS = [one for one in operation_names() if issubclass(operation_named(one).kernel, SizedKernel)]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_names_of_every_kind_read_back(op: str) -> None:
+    operation = operation_named(op)
+    for kind in operation.kinds({}):
+        pool = pool_of_kind(kind, "cpu", "default")
+        assert pool
+        for kernel in pool:
+            assert kernel.kind == kind
+            assert parse_kernel_name(kernel.name) == kernel
+            (refused,) = operation.refusals(load_arch("gfx950"), kernel)
+            assert refused.startswith(f"arch: {op} has no kernels of the project's own family for gfx950")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("scaled_gemm_fp8_e4m3_row_columns5", "no scaled_gemm kernel with columns 5: it is one of 1, 4, 16"),
+        ("softmax_int8_lanes4", "no softmax kernel with dtype 'int8': it is one of "),
+        ("fused_gemm_bf16_rcr_relu_columns4", "no fused_gemm kernel with epilogue 'relu': it is one of none"),
+        ("attention_bf16_keys32", "not the name of a kernel of attention; one looks like attention_bf16_d"),
+        ("rms_norm_bf16_lanes4_lanes4", "not the name of a kernel of rms_norm; one looks like rms_norm_"),
+    ],
+)
+def test_other_names_say_why(name: str, said: str) -> None:
+    with pytest.raises(KernelError) as raised:
+        parse_kernel_name(name)
+    assert said in str(raised.value)

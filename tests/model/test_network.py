@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import Columns, pair_columns
@@ -17,6 +19,7 @@ from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model import network as module
+from tile_oracle.model.model_text import numbers_of
 from tile_oracle.model.network import KERNEL, LEAK, Category, Inputs, Layer, NetworkMember
 from tile_oracle.model.pick_reasons import pick_reasons
 from tile_oracle.model.ranker import Ranker
@@ -188,3 +191,25 @@ def test_reasons_of_a_pick_are_the_networks_shares() -> None:
     assert reason.advantage == pytest.approx(advantage[0], abs=1e-6)
     assert {one.name for one in reason.features} == {"kernel_tile_n", "roofline", KERNEL}
     assert next(one for one in reason.features if one.name == KERNEL).advantage == pytest.approx(-2.0)
+
+
+# Numbers in a model's text are read exactly, and nothing else is.
+
+
+@given(st.lists(st.floats()))
+def test_every_double_comes_back(values: list[float]) -> None:
+    found = numbers_of(" ".join(map(repr, values)))
+    assert found.dtype == np.float64
+    assert np.array_equal(found, np.array(values, dtype=np.float64), equal_nan=True)
+
+
+@given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=24), max_size=20))
+def test_long_decimals_are_rounded_as_python_rounds_them(values: list[object]) -> None:
+    texts = [str(value) for value in values]
+    assert np.array_equal(numbers_of(" ".join(texts)), np.array([float(text) for text in texts]))
+
+
+@pytest.mark.parametrize("text", ["1 2 x", "1,2", "1-2", "x", "1 2-", "1_000", "0x10", "1 -", "e5"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no list of numbers"):
+        numbers_of(text)

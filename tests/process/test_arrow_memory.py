@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
 
 from tests.processes import run_python
+from tile_oracle.process.collector import paused_collector
 
 PROGRAM = """
 import os
@@ -51,3 +53,27 @@ pytest.main([*words, "-p", "no:cacheprovider"], plugins=[Watch()])
     own = {k: v for k, v in os.environ.items() if not k.startswith(("ARROW_", "PYTEST_"))}
     done = run_python("-c", program, env=own)
     assert "POOL system" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+# Python's collector pauses and goes on.
+
+
+def test_it_goes_on_afterwards_also_after_an_error() -> None:
+    def fails() -> None:
+        with paused_collector():
+            assert not gc.isenabled()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert gc.isenabled()
+
+
+def test_a_collector_that_the_user_has_stopped_stays_so() -> None:
+    gc.disable()
+    try:
+        with paused_collector():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -16,7 +16,9 @@ from tile_oracle.record import dataset
 from tile_oracle.record.dataset import IDENTITY, measurements_folder
 from tile_oracle.record.dataset_file import write_rows
 from tile_oracle.record.journal import Journal, write_part
+from tile_oracle.record.not_built import not_built
 from tile_oracle.record.schema import arrow_schema
+from tile_oracle.record.twins import is_measured, measured_kernels, twin_detail
 
 MakeRow = Callable[..., dict[str, Any]]
 
@@ -206,3 +208,44 @@ def test_compact_records_keep_what_repeats_once_and_are_written_as_they_were(
     write_rows(frame, run / "copy.parquet")
     assert pq.ParquetFile(run / "copy.parquet").num_row_groups == 2
     pd.testing.assert_frame_equal(load_records(run / "copy.parquet"), load_records(run))
+
+
+# Finding the kernels that a library's checkout does not build, from records.
+
+ROWS = [
+    ("no_code", "unsupported", "ck_tile: it has no GemmPipelineAgBgCrCompV5", "ck_tile"),
+    ("no_code", "unsupported", "ck_tile: it has no GemmPipelineAgBgCrCompV5", "ck_tile"),
+    ("does_not_compile", "build_error", "static assertion failed", "ck_tile"),
+    ("refuses_one_problem", "unsupported", "CK Tile's IsSupportedArgument says no", "ck_tile"),
+    ("refuses_one_problem", "ok", "", "ck_tile"),
+    ("compiled_once", "build_error", "out of time", "ck_tile"),
+    ("compiled_once", "ok", None, "ck_tile"),
+    ("own", "build_error", "", "native"),
+    ("own_of_old", "unsupported", "ck_tile: ", None),
+]
+
+
+def test_only_kernels_without_code_in_a_library_are_not_built() -> None:
+    records = pd.DataFrame(ROWS, columns=["kernel", "status", "detail", "implementation"])
+    assert not_built(records) == {"no_code", "does_not_compile"}
+    assert not_built(records[records["implementation"] == "native"]) == frozenset()
+    assert not_built(records.drop(columns=["implementation"])) == frozenset()
+
+
+# Copies of a measured kernel in records.
+
+
+def test_a_copy_names_the_kernel_that_was_measured() -> None:
+    rows = pd.DataFrame(
+        {
+            "kernel": ["a", "b", "c", "a"],
+            "detail": [None, twin_detail("a", ""), twin_detail("a", "slow"), "signal 9"],
+        },
+        index=[3, 1, 7, 8],
+    )
+    assert measured_kernels(rows).to_dict() == {3: "a", 1: "a", 7: "a", 8: "a"}
+    assert is_measured(rows).to_dict() == {3: True, 1: False, 7: False, 8: True}
+    assert measured_kernels(rows[["kernel"]]).tolist() == ["a", "b", "c", "a"]
+    assert is_measured(rows[["kernel"]]).all()
+    empty = pd.DataFrame({"kernel": pd.Series(dtype=object), "detail": pd.Series(dtype=object)})
+    assert measured_kernels(empty).tolist() == is_measured(empty).tolist() == []

@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.errors import HarnessError
+from tile_oracle.compiling.prebuilt_folder import MANIFEST
+from tile_oracle.compiling.triton.description import DESCRIPTION
+from tile_oracle.errors import BuildError, HarnessError
+from tile_oracle.session.command_line import CommandLine
+from tile_oracle.session.kernels_option import read_kernels
 from tile_oracle.session.options import SessionOptions, duration_s
 
 
@@ -97,3 +101,107 @@ def test_defaults_and_paths_are_those_of_the_working_directory(
 def test_invalid_values(options_of: Callable[..., SessionOptions], argument: str, message: str) -> None:
     with pytest.raises(HarnessError, match=re.escape(message)):
         options_of(argument)
+
+
+# The commands that a session names for the next run of itself.
+
+NIGHT = ["--problem-set", "my shapes.csv", "--target=cpu", "--report-dir=nights/7", "--budget", "2s"]
+
+
+def test_a_command_for_the_next_session_keeps_the_options_and_repeats_none() -> None:
+    """Without the night's folders, --resume would look for the run in reports/."""
+    command = CommandLine(NIGHT, replayed=False)
+    own = "pytest --problem-set 'my shapes.csv' --target=cpu --report-dir=nights/7 --budget 2s"
+    assert command.resumed("--update-baseline") == f"{own} --resume --update-baseline"
+    longer = ("--settle-budget", "10m", "--budget", "1h")
+    assert command.settling("run-7", longer) == f"{own} --resume --run-name run-7 {' '.join(longer)}"
+    command = CommandLine([*NIGHT, "--run-name=run-7", "--resume"], replayed=False)
+    assert command.settling("run-7", ()).count("run-7") == 1
+    assert command.resumed().count("--resume") == 1
+    assert "--resume" not in CommandLine(["--oracle=a"], replayed=True).resumed("--update-baseline")
+    # A session does not write into a run's folder that exists, and a replay cannot be resumed.
+    for name in (["--run-name", "mine"], ["--run-name=mine"]):
+        command = CommandLine(["--oracle=a", *name, "-q"], replayed=True)
+        assert command.resumed("--update-baseline") == "pytest --oracle=a -q --update-baseline"
+    command = CommandLine(["--update-baseline", "--resume"], replayed=False)
+    assert command.resumed("--update-baseline") == "pytest --update-baseline --resume"
+
+
+# --kernels: the kernel set, kernels written in Triton, and libraries.
+
+
+@pytest.mark.parametrize(
+    ("given", "sources", "text", "pool"),
+    [
+        ("", ("native",), "", "SET"),
+        ("native", ("native",), "native", "SET"),
+        ("cublaslt", (), "cublaslt", "cublaslt"),
+        ("native, cublaslt=/lib/libcublasLt.so.12", ("native",), "native,cublaslt", "SET+cublaslt"),
+        ("triton", ("triton",), "", "triton"),
+        ("mine.py", ("triton=HERE/mine.py",), "", "mine.py"),
+        ("mine.py, cublaslt", ("triton=HERE/mine.py",), "triton=mine.py,cublaslt", "mine.py+cublaslt"),
+        ("native,triton", ("native", "triton"), "native,triton", "SET+triton"),
+        (
+            "cublaslt,mine.py,native",
+            ("native", "triton=HERE/mine.py"),
+            "native,triton=mine.py,cublaslt",
+            "SET+mine.py+cublaslt",
+        ),
+        ("mine.py,triton", ("triton=HERE/mine.py", "triton"), "triton=mine.py,triton", "mine.py+triton"),
+        (
+            "few.json,triton=mine.py",
+            ("native", "triton=HERE/mine.py"),
+            "native,triton=mine.py",
+            "SET+mine.py",
+        ),
+        ("triton,ck_tile=ck", ("ck_tile=HERE/ck", "triton"), "ck_tile,triton", "SET+triton"),
+    ],
+)
+def test_kernels_come_from_sources_and_libraries(
+    tmp_path: Path, given: str, sources: tuple[str, ...], text: str, pool: str
+) -> None:
+    found = read_kernels(given, tmp_path)
+    assert found.sources == tuple(one.replace("HERE", str(tmp_path)) for one in sources)
+    assert [library.name for library, _ in found.libraries] == ["cublaslt"] * ("cublaslt" in given)
+    assert found.text == text
+    assert found.kernel_set == ("few.json" if "few.json" in given else None)
+    assert found.named(found.pool_name or "SET") == pool
+    again = read_kernels(found.text.replace("ck_tile", "ck_tile=ck"), tmp_path)
+    assert not text or (again.text, again.named("SET")) == (text, found.named("SET"))
+
+
+def test_folders_say_what_they_hold_and_ck_tile_s_option_means_the_same(tmp_path: Path) -> None:
+    found = read_kernels("triton", tmp_path, tmp_path / "ck")
+    assert found == read_kernels("triton,ck_tile=ck", tmp_path)
+    assert found.ck_tile == tmp_path / "ck"
+    assert read_kernels("", tmp_path).ck_tile is None
+    with pytest.raises(BuildError, match=r"native and ck_tile=.* both have the kernels of --kernel-set"):
+        read_kernels("native", tmp_path, tmp_path / "ck")
+    for name in ("built", "built_triton", "more_triton"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / MANIFEST).touch()
+        if "triton" in name:
+            (tmp_path / name / DESCRIPTION).touch()
+    mixed = read_kernels("built_triton,built,cublaslt", tmp_path)
+    assert mixed.sources == (f"native={tmp_path / 'built'}", f"triton={tmp_path / 'built_triton'}")
+    assert mixed.text == "native,triton=built_triton,cublaslt"
+    assert read_kernels("native=built,built_triton,cublaslt", tmp_path) == mixed
+    with pytest.raises(BuildError, match=r"native=.*built_triton: it is no folder"):
+        read_kernels("native=built_triton", tmp_path)
+    with pytest.raises(BuildError, match="names a source twice"):
+        read_kernels("built,native=built", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("mine.py,mine.py", "names a source twice"),
+        ("triton,", "'' is none of native, triton, a Python file"),
+        ("cublas=/x.so", "'cublas=/x.so' is none of"),
+        ("native=", "'native=' is none of"),
+        ("a.json,b.json", "give one list of kernels"),
+    ],
+)
+def test_other_words_get_one_line(tmp_path: Path, given: str, message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        read_kernels(given, tmp_path)

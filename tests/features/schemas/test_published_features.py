@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
-from tile_oracle.features.schemas import schema_named, schema_with
-from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.features.schemas import schema_named, schema_with, work_of
+from tile_oracle.kernel import NamedKernel, parse_kernel_name
+from tile_oracle.model.roofline import RooflineModel
+from tile_oracle.operation import Kind
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
@@ -246,3 +249,157 @@ def test_a_missing_column_and_an_unknown_feature_are_named() -> None:
         schema_named("x")
     with pytest.raises(ModelError, match="column N holds a value that is not a number"):
         schema_named("grouped_conv_97").compute({"N": ["many"]}, {}, ["N"])
+
+
+# The roofline's pieces as features: the same time as the model's, and what an engineer would compute.
+
+SCHEMA = schema_named("gemm_pool_2")
+KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
+NATIVE = parse_kernel_name(
+    "gemm_bf16_rcr_comp_async_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
+)
+UNITS = 132
+
+
+def triton(function: str = "tiles", **values: int) -> NamedKernel:
+    known = {"BLOCK_K": 64, "BLOCK_M": 128, "BLOCK_N": 128, "num_stages": 4, "num_warps": 8} | values
+    return NamedKernel(KIND, "triton", function, tuple(sorted(known.items())))
+
+
+def library(**values: int) -> NamedKernel:
+    return NamedKernel(KIND, "cublaslt", "a66", tuple(sorted({"stages": 35, "tile": 20, **values}.items())))
+
+
+KERNELS = (NATIVE, triton(), triton("split_k", SPLIT_K=4), triton("few_rows", BLOCK_M=1), library())
+
+
+def features(problem: GemmProblem, kernel: object, arch: str = "sm_90") -> dict[str, float]:
+    rows = pair_columns([problem], [kernel])  # type: ignore[list-item]
+    return dict(zip(SCHEMA.names, SCHEMA.compute(rows, hardware_features(arch))[0].tolist(), strict=True))
+
+
+sizes = st.sampled_from([1, 7, 16, 100, 4096, 20000])
+
+
+@given(sizes, sizes, sizes, st.sampled_from(["sm_90", "gfx950"]))
+def test_the_time_is_the_roofline_models_and_its_pieces_are_no_longer(
+    m: int, n: int, k: int, arch: str
+) -> None:
+    rows = pair_columns([GemmProblem("bf16", "rcr", m, n, k)], KERNELS)
+    values = dict(zip(SCHEMA.names, SCHEMA.compute(rows, hardware_features(arch)).T, strict=True))
+    assert np.allclose(values["roofline"], RooflineModel(arch).log_time(rows, {}) + math.log(1000))
+    assert np.allclose(values["roofline_over_least"], values["roofline"] - values["least"], atol=1e-9)
+    for piece in ("busy_over_least", "memory_over_least", "second_over_least"):
+        assert (values[piece] <= values["roofline_over_least"] + 0.02).all()
+    for piece in ("compute", "lds", "cached", "issued", "waiting"):
+        assert (values[f"step_{piece}"] <= 1e-9).all()
+
+
+def test_partial_results_of_split_k_are_written_and_read() -> None:
+    problem, parts = GemmProblem("bf16", "rcr", 64, 256, 8192), 4
+    split, whole = (features(problem, triton("split_k", SPLIT_K=number)) for number in (parts, 1))
+    moved = 2 * (64 * 8192 + 256 * 8192 + 64 * 256)
+    assert split["split_traffic"] == pytest.approx(math.log(parts * 64 * 256 * 8 / moved), abs=1e-3)
+    assert whole["split_traffic"] == pytest.approx(math.log(1e-3)), "there are none"
+    assert split["depth_of_a_part"] == pytest.approx(math.log(8192 / parts))
+    assert split["second_over_least"] > whole["second_over_least"]
+
+
+def test_a_cluster_that_is_not_full_wastes_workgroups() -> None:
+    problem = GemmProblem("bf16", "rcr", 128, 5 * 128, 4096)
+    alone, pairs = features(problem, library()), features(problem, library(cluster=3))
+    assert (alone["cluster_m"], alone["cluster_n"], alone["cluster_fill"]) == (1, 1, 1)
+    # Two workgroups along the rows of the library's result, which are our columns.
+    assert (pairs["cluster_m"], pairs["cluster_n"]) == (1, 2)
+    assert pairs["cluster_fill"] == pytest.approx(5 / 6)
+    assert features(problem, triton())["cluster_n"] == 1
+
+
+def test_the_last_round_is_partial() -> None:
+    tiles = UNITS + 1
+    values = features(GemmProblem("bf16", "rcr", 128, 128 * tiles, 4096), library())
+    assert values["cluster_tail"] == pytest.approx(tiles / (2 * UNITS))
+    full = features(GemmProblem("bf16", "rcr", 128, 128 * UNITS, 4096), library())
+    assert full["cluster_tail"] == 1
+
+
+def test_a_group_of_rows_reads_less_than_one_row() -> None:
+    problem = GemmProblem("bf16", "rcr", 8192, 8192, 8192)
+    grouped, plain = (features(problem, triton(GROUP_M=rows)) for rows in (8, 1))
+    assert grouped["l2_traffic"] < plain["l2_traffic"]
+    assert grouped["l2_share"] < plain["l2_share"]
+
+
+def test_a_librarys_stages_are_depth_and_buffers() -> None:
+    problem = GemmProblem("bf16", "rcr", 64, 64, 64)
+    for number, depth, buffers in ((35, 64, 0), (15, 64, 3), (12, 32, 6), (24, 128, 6), (99, 0, 0)):
+        values = features(problem, library(stages=number))
+        assert (values["library_depth"], values["library_buffers"]) == (depth, buffers)
+    assert features(problem, triton())["library_depth"] == 0
+
+
+def test_alignment_is_the_power_of_two_that_divides() -> None:
+    values = features(GemmProblem("bf16", "rcr", 24, 1023, 4096), NATIVE)
+    assert [values[f"aligned_{one}"] for one in "mnk"] == [8, 1, 64]
+
+
+def test_without_peak_rates_times_are_zero_and_the_rest_is_known() -> None:
+    values = features(GemmProblem("bf16", "rcr", 256, 256, 256), NATIVE, arch="cpu")
+    assert values["roofline"] == values["step_compute"] == values["least"] == 0
+    assert values["rows_of_a_tile"] == 128
+
+
+# Our own features: names are parsed correctly, groups are counted, quantities are monotonic.
+
+OWN = schema_named("grouped_conv_own_1")
+KERNEL = "grouped_conv_{}_bf16_2d_32x128x64_compv3"
+
+
+def value(name: str, problem: GroupedConvProblem) -> float:
+    kernel = parse_kernel_name(KERNEL.format(problem.direction))
+    return float(OWN.compute(pair_columns([problem], [kernel]), hardware_features("gfx950"), [name])[0, 0])
+
+
+def conv(direction: str = "forward", **changes: int) -> GroupedConvProblem:
+    dims = {"N": 2, "C": 64, "K": 256, "G": 2, "Hi": 20, "Wi": 10, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    return GroupedConvProblem(direction, "bf16", 2, **{**dims, **changes})
+
+
+@pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
+def test_the_gemm_of_a_group_is_the_problems_own(direction: str) -> None:
+    problem = conv(direction, stride_h=2)
+    assert (value("M", problem), value("Ng", problem), value("Kg", problem)) == problem.gemm_shape
+
+
+@pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
+def test_work_is_the_problems_own(direction: str) -> None:
+    problem = conv(direction, stride_h=2, C=24, K=36, G=12)
+    kernel = parse_kernel_name(KERNEL.format(direction))
+    work = work_of(pair_columns([problem], [kernel]))
+    assert (work.flops[0], work.bytes[0]) == (problem.flops, problem.bytes)
+
+
+def test_a_name_is_tile_m_tile_n_tile_k_and_groups_multiply_tiles() -> None:
+    problem = conv()
+    assert value("tiles_m", problem) == np.ceil(400 / 32)
+    assert value("tiles_n", problem) == 1  # 128 outputs of a group in tiles of 128
+    assert value("tiles_k", problem) == np.ceil(288 / 64)
+    assert value("tiles", problem) == 13 * 1 * 2
+    assert value("rounds", problem) == 1
+    assert value("tail", problem) == pytest.approx(26 / 256)
+    assert value("fill_m", problem) == pytest.approx(400 / (13 * 32))
+    assert value("lds_kib", problem) == pytest.approx((32 + 128) * 64 * 2 / 1024)
+
+
+def test_more_work_never_takes_fewer_rounds_or_bytes() -> None:
+    for feature in ("log2_tiles", "log2_rounds", "log2_steps", "log2_bytes", "log2_flops", "log2_traffic"):
+        values = [value(feature, conv(N=n)) for n in (1, 2, 5, 16, 64, 200)]
+        assert values == sorted(values), feature
+
+
+def test_vector_widths_that_channels_allow() -> None:
+    assert value("vector_c_channels", conv(C=2 * 24)) == 8
+    assert value("vector_c_channels", conv(C=2 * 7)) == 1
+    assert value("vector_k_channels", conv(K=2 * 64)) == 16
+    assert value("vectors_fit", conv(C=2 * 7)) == 0
+    assert value("vectors_fit", conv()) == 1
