@@ -72,7 +72,8 @@ def measure(problem_count: int, build_dir: Path) -> dict[str, float]:
     ]
     targets, run = _module("targets"), _module("record.run")
     target, _ = targets.resolve_target("cpu", targets.TargetOptions(build_dir=build_dir))
-    kernels = _module("pool").kernel_pool("forward", "fp32", 2, arch="cpu", rules="tiny")
+    kind = _module("operation").Kind.of("grouped_conv", direction="forward", dtype="fp32", ndim=2)
+    kernels = _module("pool").pool_of_kind(kind, "cpu", "tiny")
     with tempfile.TemporaryDirectory() as reports:
         opened = run.open_run(Path(reports), {}, stem="own", name=None, resume=False)
         log = run.RunLog(opened, "main")

@@ -22,13 +22,15 @@ from tests.measure.own_driver import own_driver
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
+from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.pool import kernel_pool
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.record.run import RunLog, open_run
 from tile_oracle.targets import TargetOptions, resolve_target
 
 CHECKOUT = Path(__file__).parents[1]
 PAIRS, LAYERS_TIMES_KERNELS = 90_000, 136_200
+KIND = Kind.of("grouped_conv", direction="forward", dtype="fp32", ndim=2)
 
 PROBE = '''
 """Says how long the tests took, and how much of it in kernels and compilers."""
@@ -122,7 +124,7 @@ def run_pytest(folder: Path, *arguments: str, **environment: str) -> Ended:
 def test_own_time_a_pair_of_a_session(benchmark: Any, tmp_path: Path) -> None:
     """`pytest --problem-set`: the tests' part, and the whole process with its start and its report."""
     problems = tiny_problems(60)
-    pairs = len(problems) * len(kernel_pool("forward", "fp32", 2, arch="cpu", rules="default"))
+    pairs = len(problems) * len(pool_of_kind(KIND, "cpu"))
     (tmp_path / "overhead_probe.py").write_text(PROBE)
     arguments = ["--kernel-set", "default", "--target", "cpu", "--model", "none", "-p", "overhead_probe"]
     arguments += ["--report-dir", str(tmp_path / "reports"), "--build-dir", str(tmp_path / "build")]
@@ -149,7 +151,7 @@ def test_own_time_a_pair_of_a_session(benchmark: Any, tmp_path: Path) -> None:
 def test_own_time_a_pair_of_the_driver(benchmark: Any, tmp_path: Path) -> None:
     """The driver without pytest: worker, protocol, check, record."""
     target, _ = resolve_target("cpu", TargetOptions(build_dir=tmp_path / "build"))
-    kernels = kernel_pool("forward", "fp32", 2, arch="cpu", rules="default")
+    kernels = pool_of_kind(KIND, "cpu")
     for kernel in kernels:
         assert target.build(kernel).result().binary
     run = open_run(tmp_path / "reports", {}, stem="overhead", name=None, resume=False)
@@ -182,7 +184,7 @@ def test_own_time_a_pair_of_the_driver(benchmark: Any, tmp_path: Path) -> None:
 
 def test_pytests_own_time_for_136200_pairs(benchmark: Any, tmp_path: Path) -> None:
     """Collecting, and between measurements that take no time: as much as 300 layers x 454 kernels."""
-    pool = len(kernel_pool("forward", "fp32", 2, arch="cpu", rules="full"))
+    pool = len(pool_of_kind(KIND, "cpu", "full"))
     problems = tiny_problems(-(-LAYERS_TIMES_KERNELS // pool))
     whole, probe = write_set(tmp_path / "whole.csv", problems), tmp_path / "probe.json"
     (tmp_path / "instant.py").write_text(INSTANT)
@@ -202,7 +204,7 @@ def test_pytests_own_time_for_136200_pairs(benchmark: Any, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("who", ["tile-oracle", "plain pytest"])
 def test_collecting_90000_pairs(who: str, benchmark: Any, tmp_path: Path) -> None:
-    pool = len(kernel_pool("forward", "fp32", 2, arch="cpu", rules="full"))
+    pool = len(pool_of_kind(KIND, "cpu", "full"))
     count = -(-PAIRS // pool)
     if who == "tile-oracle":
         whole = write_set(tmp_path / "whole.csv", tiny_problems(count))

@@ -27,8 +27,7 @@ from typing import cast
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
-from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
-from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource, source_for
 from tile_oracle.compiling.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain, prepared_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.atomic_file import write_atomically

@@ -24,7 +24,7 @@ from tile_oracle.device.loaded_kernel import load_kernel
 from tile_oracle.device.loaded_run import LoadedKernel
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import LibraryLaunch
-from tile_oracle.operation.on_gpu import on_gpu
+from tile_oracle.operation.on_device import on_gpu
 from tile_oracle.problem import Problem
 
 _GRAPH_NS, _MOST_RUNS = 250_000.0, 128

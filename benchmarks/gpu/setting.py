@@ -17,7 +17,7 @@ import pandas as pd
 from benchmarks.gpu.run import load_plugin
 from tile_oracle.arch import load_arch
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.pool import kernel_pool
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import format_problem_set, load_problem_sets
 from tile_oracle.record.dataset import load_records
@@ -153,7 +153,7 @@ def write_problems(setting: Setting, name: str, problems: Sequence[Problem]) -> 
 
 def some_kernels(problem: GroupedConvProblem, most: int) -> list[str]:
     """Names of kernels of sm_90's default pool that can take a problem, evenly spread over the pool."""
-    pool, arch = kernel_pool(problem.direction, problem.dtype, problem.ndim, "sm_90"), load_arch("sm_90")
+    pool, arch = pool_of_kind(problem.kind, "sm_90"), load_arch("sm_90")
     able = [kernel.name for kernel in arch.able(pool, problem)]
     return able[:: max(1, len(able) // most)][:most]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.compiling.ck_tile.api import CkTileApi
-from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.kernel_source import source_for
 from tile_oracle.compiling.ck_tile.toolchain import WheelToolchain
 from tile_oracle.compiling.isa import isa_for
 from tile_oracle.files.data_files import data_folder
@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from tile_oracle.device.reference import exact_output
 from tile_oracle.problem import problem_from_row
-from tile_oracle.device.ck_tile_library import ck_problem
+from tile_oracle.device.loaded_kernel import ck_problem
 
 asked = json.loads(sys.argv[1])
 ctypes.CDLL(asked["runtime"], mode=ctypes.RTLD_GLOBAL)

@@ -17,13 +17,13 @@ import pytest
 
 from tests.ck_tile import implicit_gemm
 from tests.compiling.ck_tile_double import build as double
+from tests.pools import kernel_pool
 from tile_oracle.cli import main
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
-from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
+from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource, source_for
 from tile_oracle.compiling.ck_tile.library import code_object_in, instances
-from tile_oracle.compiling.ck_tile.source import source_for
 from tile_oracle.compiling.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
 from tile_oracle.compiling.code_facts import code_facts
 from tile_oracle.errors import KernelError
@@ -31,7 +31,7 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
-from tile_oracle.pool import kernel_pool, rules_of
+from tile_oracle.pool import rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
 from tile_oracle.problem import problem_from_id
 from tile_oracle.process.cores import usable_cores

@@ -10,7 +10,7 @@ import pytest
 
 from tile_oracle.compiling.ck_tile.api import detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
-from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.kernel_source import source_for
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import TiledKernel, parse_kernel_name
 from tools.ck_tile_waits import OF_EACH, VERSIONS, Bench, Chosen, Outcome, choices, table

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.pools import kernel_pool
 from tile_oracle.arch import known_archs
 from tile_oracle.cli import main
 from tile_oracle.commands import kernels
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.operation import Kind
-from tile_oracle.pool import explain_pool_of_kind, kernel_pool
+from tile_oracle.pool import explain_pool_of_kind
 from tile_oracle.pool.kernel_filter import filter_fields
 from tile_oracle.terminal.argument_table import add_arguments
 

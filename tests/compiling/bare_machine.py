@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.compiling import cuda_programs, gpu_toolchain
+from tile_oracle.compiling import gpu_toolchain, nvcc
 
 
 def program(path: Path, text: str) -> Path:
@@ -24,6 +24,6 @@ def strip_machine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     monkeypatch.setenv("PATH", str(folder / "bin"))
     monkeypatch.setenv("ROCM_PATH", str(folder / "rocm"))
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(cuda_programs, "_CUDA", folder / "cuda")
-    monkeypatch.setattr(cuda_programs, "_WHEELS", ("no_wheel",))
+    monkeypatch.setattr(nvcc, "_CUDA", folder / "cuda")
+    monkeypatch.setattr(nvcc, "_WHEELS", ("no_wheel",))
     return folder / "bin"

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests.pools import kernel_pool
 from tile_oracle.commands import build
 from tile_oracle.commands.kernel_choice import own_kernels
 from tile_oracle.commands.kinds import KINDS
@@ -18,7 +19,6 @@ from tile_oracle.errors import BuildError, HarnessError, RuleError
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.operation import operation_named, operation_names
-from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Kind
 from tile_oracle.terminal.argument_table import add_arguments, argument_table
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.compiling.inspect import EXPORTS, inspect_binary
+from tile_oracle.compiling.code_object import EXPORTS, inspect_binary
 from tile_oracle.compiling.isa import this_cpu
 from tile_oracle.errors import BuildError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel

@@ -16,8 +16,8 @@ import pytest
 from tests.compiling.bare_machine import program
 from tests.samples import sampled
 from tile_oracle.commands import doctor
-from tile_oracle.compiling import cuda_programs
 from tile_oracle.compiling import gpu_toolchain as module
+from tile_oracle.compiling import nvcc
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_facts import code_facts
 from tile_oracle.compiling.elf import SYMBOLS, Elf
@@ -53,7 +53,7 @@ def test_nvcc_is_found_in_cudas_folder_a_wheel_below_cuda_home_and_on_path(
     with pytest.raises(BuildError, match="'nvcc' is not on this machine: install CUDA"):
         find_gpu_toolchain("nvcc", "sm_90")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "mine"))
-    monkeypatch.setattr(cuda_programs, "_WHEELS", ("cu13",))
+    monkeypatch.setattr(nvcc, "_WHEELS", ("cu13",))
     monkeypatch.setattr("sys.path", [str(tmp_path / "site-packages")])
     monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     places = ("cuda/bin/nvcc", "site-packages/nvidia/cu13/bin/nvcc", "mine/bin/nvcc", "bin/nvcc")

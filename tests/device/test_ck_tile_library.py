@@ -15,18 +15,16 @@ from tests.compiling.ck_tile_double import build as double
 from tests.processes import run_python
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.cli import main
-from tile_oracle.compiling.binary_identity import binary_identity
+from tile_oracle.compiling.binary_identity import binary_identity, run_identity
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
 from tile_oracle.compiling.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from tile_oracle.compiling.code_facts import code_facts
-from tile_oracle.compiling.run_identity import run_identity
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.targets.sources import Compiled
-from tile_oracle.targets.target import Target
+from tile_oracle.targets.target import Compiled, Target
 
 ROOT = Path(__file__).parents[2]
 DOUBLE = ROOT / "tests" / "compiling" / "ck_tile_double"

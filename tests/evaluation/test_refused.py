@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from tests.pools import kernel_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.evaluation.folder_model import without_refused
-from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import problem_from_id
 
 PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i9x9-f3x3-p1")

@@ -15,8 +15,7 @@ from tile_oracle.compiling.builder import Builder, BuildResult
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.targets.sources import Compiled, finished
-from tile_oracle.targets.target import Target
+from tile_oracle.targets.target import Compiled, Target, finished
 
 _HEADER = Path(__file__).with_name("grouped_conv.hpp")
 

@@ -29,8 +29,7 @@ from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import number_formats
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
-from tile_oracle.targets.sources import Compiled
-from tile_oracle.targets.target import Target
+from tile_oracle.targets.target import Compiled, Target
 
 EVIL = Path(__file__).parent.parent / "evil_gpu_kernels" / "evil_gpu.py"
 PREBUILT = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")

@@ -6,7 +6,7 @@ import pytest
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.kernel.other_kernels import other_kernel
+from tile_oracle.kernel.named import other_kernel
 
 TAIL = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
 

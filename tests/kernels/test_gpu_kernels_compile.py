@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.pools import kernel_pool
 from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
@@ -22,7 +23,6 @@ from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operations.gemm.kernel import parse_gemm_name
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.pool import kernel_pool
 
 HEADERS = data_folder("kernels") / "gpu"
 ARCHS = ("gfx950", "sm_90")

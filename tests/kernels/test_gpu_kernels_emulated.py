@@ -14,6 +14,7 @@ import pytest
 
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.problems import awkward_problems
+from tests.pools import kernel_pool
 from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.device.gpu_abi import Unlaunchable
@@ -22,7 +23,6 @@ from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Problem
 
 POOL = os.environ.get("TILE_ORACLE_EMULATED_POOL", "tiny")

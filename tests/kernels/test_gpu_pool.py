@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.pools import gemm_pool, kernel_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.commands.kernel_code import find_facts, find_offenders
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.source import gpu_code_refusal
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
-from tile_oracle.pool import gemm_pool, kernel_pool
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.misbehaviour.families import INNOCENT, Family
 from tile_oracle.compiling.builder import Builder, BuildResult
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.targets.sources import finished
+from tile_oracle.targets.target import finished
 
 _PRELUDE = Path(__file__).with_name("prelude.hpp")
 _MOST_VARIANTS = 100

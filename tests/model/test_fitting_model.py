@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.pools import gemm_pool
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.model import fitting_model
 from tile_oracle.model.fitting_model import ModelsFor, models_for, pool_of_model
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.operation import Kind
-from tile_oracle.pool import gemm_pool
 
 RCR, CRR = (Kind.of("gemm", dtype="bf16", layout=layout) for layout in ("rcr", "crr"))
 BLOCKS = (16, 32, 64, 128)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.pools import gemm_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
@@ -25,7 +26,6 @@ from tile_oracle.model.roofline_folder import roofline_folder
 from tile_oracle.model.store import read_manifest
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.pool import gemm_pool
 from tile_oracle.selector.selector_file import NativeModel, selector_bytes
 
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.pools import kernel_pool
 from tile_oracle.errors import RuleError
-from tile_oracle.pool import kernel_pool, load_rule_set, rules_of
+from tile_oracle.pool import load_rule_set, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
 
 FORWARD = """

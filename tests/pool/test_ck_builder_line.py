@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pools import kernel_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.cli import main
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.operations.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
-from tile_oracle.pool import explain_pool_of_kind, kernel_pool, load_rule_set, rules_of
+from tile_oracle.pool import explain_pool_of_kind, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder_line import FORMS, UnreadableLineError, read_line
 
 CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.pools import kernel_pool
 from tests.samples import sampled, slow
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
-from tile_oracle.pool import explain_pool_of_kind, kernel_pool, load_rule_set
+from tile_oracle.pool import explain_pool_of_kind, load_rule_set
 from tile_oracle.pool.kernel_filter import KernelFilter
 
 CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)

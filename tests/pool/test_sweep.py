@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.pools import gemm_pool
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import Kind
-from tile_oracle.pool import explain_pool_of_kind, gemm_pool, load_rule_set
+from tile_oracle.pool import explain_pool_of_kind, load_rule_set
 
 CONVOLUTION = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.pools import gemm_pool
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import fixed_kernels, select, summarise
@@ -16,7 +17,6 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.pool import gemm_pool
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements, key_columns, problem_table, problems_of
 from tile_oracle.record.journal import write_part

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from evil_target import NOISE_ALLOWED
 
+from tests.pools import gemm_pool, kernel_pool
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
-from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.registry import Registry
 from tile_oracle.targets import TargetOptions
 from tile_oracle.targets.resolve import open_target

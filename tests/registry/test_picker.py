@@ -10,13 +10,13 @@ import pytest
 from evil_target import small_problem
 
 from tests.made_records import make_problems, make_records
+from tests.pools import kernel_pool
 from tile_oracle.errors import BuildError, ModelError, NoModelError, RuleError, TargetError
 from tile_oracle.model.fitting_model import pool_of_model
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import shipped_models
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.registry import Registry

@@ -14,11 +14,11 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
+from tests.pools import gemm_pool
 from tests.training.test_gemm_training import make_records
 from tile_oracle.cli import main
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
-from tile_oracle.pool import gemm_pool
 
 CHECKOUT = Path(__file__).with_name("ck_tile_checkout")
 HEADER = Path("dispatcher", "include", "ck_tile", "dispatcher", "ml_heuristic.hpp")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.pools import gemm_pool, kernel_pool
 from tests.samples import sampled
 from tile_oracle.kernel import Kernel
-from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 from tile_oracle.session.pair_id import pair_id, pair_of

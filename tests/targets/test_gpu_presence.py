@@ -21,7 +21,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(gpu_presence, "KFD", tmp_path / "dev" / "kfd")
     monkeypatch.setattr(gpu_presence, "_DEV", tmp_path / "dev")
     monkeypatch.setattr(gpu_presence, "_KFD_NODES", tmp_path / "nodes")
-    monkeypatch.setattr(gpu_presence, "_LIBRARY_FOLDERS", (str(tmp_path / "lib"),))
+    monkeypatch.setattr(gpu_presence, "LIBRARY_FOLDERS", (tmp_path / "lib",))
     monkeypatch.setattr(gpu_presence, "rocm_folders", lambda: (tmp_path / "rocm",))
     monkeypatch.setattr(gpu_presence.ctypes.util, "find_library", lambda name: None)
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)

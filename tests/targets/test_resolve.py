@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.pools import kernel_pool
 from tests.targets.conftest import Resolve
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.pool import kernel_pool
 from tile_oracle.targets import TargetOptions, gpu_presence, resolve_target
 
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 1, 16, 16, 1, 8, 8, 3, 3)

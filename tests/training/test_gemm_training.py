@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.made_records import made_row, made_table
+from tests.pools import gemm_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import Space, search
@@ -22,7 +23,6 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.pool import gemm_pool
 from tile_oracle.training.recipe import RECIPES
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows

@@ -15,11 +15,12 @@ from tile_oracle.files.data_files import data_folder
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.miopen_driver import driver_command
 from tile_oracle.libraries.offers import Offer, Offers, ProblemOffers, load_offers, offers_file, save_offers
+from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.kernel_lists import instances_json
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pickers.picks_file import read_picks
-from tile_oracle.pool import kernel_pool
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.selector.solutions import read_names
 from tools.faults.good_files import FORMATS, Format
 
@@ -93,7 +94,7 @@ BlkGemmPipelineScheduler: Interwave, BlkGemmPipelineVersion: v2>
 
 
 def _pool() -> list[GroupedConvKernel]:
-    pool = kernel_pool("forward", "bf16", 2, "gfx950", "default")
+    pool = pool_of_kind(Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2), "gfx950")
     return [one for one in pool[:12] if isinstance(one, GroupedConvKernel)]
 
 

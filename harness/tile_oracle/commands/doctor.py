@@ -19,24 +19,24 @@ from tile_oracle.compiling import gpu_toolchain
 from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
-from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.kernel_source import source_for
 from tile_oracle.compiling.ck_tile.toolchain import find_ck_tile_toolchain
-from tile_oracle.compiling.cuda_programs import find_cuda_program
 from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
+from tile_oracle.compiling.nvcc import find_cuda_program
 from tile_oracle.compiling.toolchain import find_toolchain
 from tile_oracle.errors import GateError, HarnessError, KernelError, ModelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.files.lock_folder import describe_lock_folder
 from tile_oracle.files.trusted_folder import check_trusted
 from tile_oracle.files.vouched_files import seal_baseline, seal_folder
-from tile_oracle.kernel import Kernel
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
 from tile_oracle.measure.containment import containment_for
 from tile_oracle.model import store
 from tile_oracle.model.model_folder import read_spec
+from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
-from tile_oracle.pool import gemm_pool, kernel_pool
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.targets.device_state import why_not_readable
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.targets.resolve import amd_targets
@@ -229,9 +229,8 @@ def _of_the_pool(api: CkTileApi, operation: str) -> list[Finding]:
     """Returns how many kernels of the default pool a version of CK Tile has, and what the others assume of
     it."""
     gemm = operation == "gemm"
-    pool: Sequence[Kernel] = (
-        gemm_pool("bf16", "rcr", "gfx950") if gemm else kernel_pool(operation, "bf16", 2, "gfx950")
-    )
+    of_conv = Kind.of("grouped_conv", direction=operation, dtype="bf16", ndim=2)
+    pool = pool_of_kind(Kind.of("gemm", dtype="bf16", layout="rcr") if gemm else of_conv, "gfx950")
     refused: Counter[str] = Counter()
     for kernel in pool:
         try:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.commands.kinds import asked_words, kinds_of
 from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.errors import BuildError, ModelError, RuleError

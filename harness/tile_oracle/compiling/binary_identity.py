@@ -9,8 +9,10 @@ from pathlib import Path
 
 from tile_oracle.compiling.ck_tile.offload_bundle import code_objects
 from tile_oracle.compiling.elf import DAMAGED, FAT_SECTION, Elf
-from tile_oracle.errors import BuildError
+from tile_oracle.compiling.kernel_source import KernelSource
+from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.disk_errors import disk_errors_as
+from tile_oracle.kernel import Kernel
 
 _LOADED = 2
 """The section flag SHF_ALLOC: the section is in memory when the code runs."""
@@ -61,3 +63,19 @@ def _parts(data: bytes) -> Iterator[tuple[str, bytes]]:
             yield name, elf.body(section)
         elif kept and section.type == _NOBITS:
             yield name, str(section.size).encode()
+
+
+RunIdentity = tuple[str, str]
+"""Identity of the binary and of the launch."""
+
+
+def run_identity(source: KernelSource, kernel: Kernel, binary: Path) -> RunIdentity | None:
+    """Equal for kernels that do the same on every problem that both take.
+
+    None where that cannot be known: for a damaged binary, and for a source that does not state its launches.
+    """
+    try:
+        launch = source.launch_identity(kernel)
+        return None if launch is None else (binary_identity(binary), launch)
+    except (BuildError, KernelError):
+        return None

@@ -6,16 +6,18 @@ compiler allocated for one wave (registers), one work-item (scratch) and one wor
 
 from __future__ import annotations
 
+import ctypes
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 from msgspec import field
 
-from tile_oracle.compiling.elf import AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOLS, Elf
+from tile_oracle.compiling.elf import AARCH64, AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOLS, X86_64, Elf
 from tile_oracle.errors import BuildError
 from tile_oracle.files.disk_errors import disk_errors_as
 
@@ -102,9 +104,7 @@ def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> 
     """
     data = _read(path)
     if machine == "amdgcn":
-        code = inspect_code_object(path)
-        missing = [name for name in needed if name not in code.symbols]
-        return f"the code object does not hold {', '.join(missing)}" if missing else None
+        return _what_is_missing(needed, inspect_code_object(path).symbols, "the code object does not hold")
     if data[:4] == b"\x7fELF":
         is_cubin = len(data) > 20 and struct.unpack_from("<H", data, 18)[0] == CUDA
         return None if is_cubin else "the binary is not a cubin"
@@ -112,5 +112,76 @@ def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> 
     if ".target" not in text:
         return "the binary is neither a cubin nor PTX"
     there = {*_PTX_ENTRY.findall(text), *_PTX_GLOBAL.findall(text)}
+    return _what_is_missing(needed, there, "the PTX does not hold")
+
+
+def _what_is_missing(needed: Iterable[str], there: Collection[str], lacks: str) -> str | None:
     missing = [name for name in needed if name not in there]
-    return f"the PTX does not hold {', '.join(missing)}" if missing else None
+    return f"{lacks} {', '.join(missing)}" if missing else None
+
+
+EXPORTS = ("to_abi_version", "to_workspace_bytes", "to_launch")
+"""The functions of kernels/cpu/abi.h that a CPU kernel must export: those that a worker calls."""
+
+_MACHINES = {X86_64: "x86_64", AARCH64: "aarch64", AMDGPU: "amdgcn", CUDA: "cuda"}
+_SHARED_OBJECT = 3
+_WEAK = 2
+
+
+@dataclass(frozen=True)
+class BinaryFacts:
+    """Facts about an ELF shared object."""
+
+    machine: str
+    """x86_64, aarch64, or `machine` and the ELF number of another machine."""
+    exports: frozenset[str]
+    """Dynamic symbols that it defines."""
+    imports: frozenset[str]
+    """Dynamic symbols that it needs from the process, without weak ones."""
+    libraries: tuple[str, ...]
+    """Libraries that it needs (DT_NEEDED)."""
+
+
+def inspect_binary(path: Path) -> BinaryFacts:
+    """Reads the dynamic symbols of a 64-bit little-endian ELF shared object.
+
+    Raises BuildError when the file is not one or is damaged.
+    """
+    data = _read(path)
+    try:
+        return _facts(data)
+    except DAMAGED:
+        raise BuildError(f"{path} is not a 64-bit ELF shared object, or is damaged") from None
+
+
+def _facts(data: bytes) -> BinaryFacts:
+    elf = Elf(data)
+    if elf.type != _SHARED_OBJECT:
+        raise ValueError("not a shared object")
+    symbols = [symbol for symbol in elf.symbols(DYNAMIC_SYMBOLS) if symbol.name]
+    return BinaryFacts(
+        _MACHINES.get(elf.machine, f"machine {elf.machine}"),
+        exports=frozenset(symbol.name for symbol in symbols if symbol.section),
+        imports=frozenset(s.name for s in symbols if not s.section and s.binding != _WEAK),
+        libraries=tuple(elf.libraries()),
+    )
+
+
+def what_is_wrong(facts: BinaryFacts, machine: str) -> str | None:
+    """Returns why a CPU kernel's binary cannot be used on `machine`, or None.
+
+    A symbol that this process cannot resolve cannot be resolved in a worker either.
+    """
+    if facts.machine != machine:
+        return f"the binary is for {facts.machine}, not {machine}"
+    if missing := _what_is_missing(EXPORTS, facts.exports, "the binary does not export"):
+        return f"{missing} (kernels/cpu/abi.h)"
+    unresolved = sorted(name for name in facts.imports if not _process_has(name))
+    if unresolved and not facts.libraries:
+        return f"the binary needs {', '.join(unresolved)}, which nothing provides"
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _process_has(name: str) -> bool:
+    return hasattr(ctypes.CDLL(None), name)

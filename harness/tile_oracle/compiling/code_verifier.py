@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+
+import msgspec
 
 from tile_oracle.compiling.binary import Binary, BuildResult
 from tile_oracle.compiling.cache import CacheEntry
 from tile_oracle.compiling.gpu_toolchain import ASSEMBLY
 from tile_oracle.compiling.isa import AMD_ARCHS
 from tile_oracle.errors import BuildError
+from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.kernel import Kernel
 from tile_oracle.verify.findings import Report
-from tile_oracle.verify.verdicts import keep_verdict, read_verdict
 
 NOTE, REFUSE = "note", "refuse"
 """What a builder does with findings: store them, or refuse the kernel."""
@@ -65,3 +70,35 @@ def _verified(assembly: str) -> Report:
     from tile_oracle.verify.verifier import verify_assembly  # most sessions verify nothing
 
     return verify_assembly(assembly)
+
+
+_FILE = "verified.json"
+
+
+@lru_cache(maxsize=1)
+def verifier_digest() -> str:
+    """sha256 over the verifier's modules."""
+    total = hashlib.sha256()
+    for path in sorted((Path(__file__).parents[1] / "verify").glob("*.py")):
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+class _Kept(msgspec.Struct):
+    verifier: str
+    report: Report
+
+
+def keep_verdict(folder: Path, report: Report) -> None:
+    """Writes a report into a binary's folder; does nothing when the folder is read-only."""
+    with suppress(OSError):
+        write_atomically(folder / _FILE, msgspec.json.encode(_Kept(verifier_digest(), report)))
+
+
+def read_verdict(folder: Path) -> Report | None:
+    """Returns the report in a binary's folder; None when there is none from this version of the verifier."""
+    try:
+        kept = msgspec.json.decode((folder / _FILE).read_bytes(), type=_Kept)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return kept.report if kept.verifier == verifier_digest() else None

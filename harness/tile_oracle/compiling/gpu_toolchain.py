@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tile_oracle.compiling.cuda_programs import find_cuda_program
 from tile_oracle.compiling.isa import GPU_MACHINES, Isa
-from tile_oracle.compiling.nvcc import HOW_TO_GET_NVCC, NvccToolchain, find_nvcc, is_nvcc
+from tile_oracle.compiling.nvcc import HOW_TO_GET_NVCC, NvccToolchain, find_cuda_program, find_nvcc, is_nvcc
 from tile_oracle.compiling.toolchain import (
     INCLUDE_FOLDER,
     Toolchain,
@@ -62,11 +61,15 @@ _ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
 class GpuToolchain(Toolchain):
     """A clang that builds for one GPU architecture."""
 
-    machine: str
     compiler: tuple[str, ...]
     """The start of the command line."""
     ptxas: Path | None = None
     """NVIDIA's assembler; when None, the driver assembles the PTX."""
+
+    @property
+    def machine(self) -> str:
+        """The compiler's machine of the architecture."""
+        return GPU_MACHINES[self.arch]
 
     def _flags(self, isa: Isa) -> tuple[str, ...]:
         return (*(word.format(arch=self.arch) for word in _LANGUAGE[self.machine]), *_COMMON)
@@ -100,18 +103,15 @@ def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
     NVIDIA). Raises BuildError, which says how to get one.
     """
     machine = GPU_MACHINES[arch]
-    if name == "auto":
-        for candidate in gpu_toolchain_names(machine):
-            found = _named(candidate, arch, machine)
-            if found is not None:
-                return found
-        raise BuildError(f"no compiler for {arch} was found: {HOW_TO_GET_ONE[machine]}")
     if is_nvcc(name) and machine != "nvptx":
         raise BuildError(f"toolchain {name!r} cannot build for AMD GPUs: {HOW_TO_GET_ONE[machine]}")
-    found = _named("ziglang" if name == "zig" else name, arch, machine)
+    names = gpu_toolchain_names(machine) if name == "auto" else ("ziglang" if name == "zig" else name,)
+    tried = (_named(one, arch, machine) for one in names)
+    found = next((one for one in tried if one is not None), None)
     if found is None:
         how = HOW_TO_GET_NVCC if is_nvcc(name) else HOW_TO_GET_ONE[machine]
-        raise BuildError(f"toolchain {name!r} is not on this machine: {how}")
+        missing = f"toolchain {name!r} is not on this machine"
+        raise BuildError(f"{f'no compiler for {arch} was found' if name == 'auto' else missing}: {how}")
     return found
 
 
@@ -181,24 +181,11 @@ def _made(
     wheel: ZigWheel | None = None,
 ) -> GpuToolchain:
     """known: of the compiler the version, the identity and the first line of --version."""
-    machine, (version, identity, first_line) = GPU_MACHINES[arch], known
-    identity += _assembler(ptxas)
-    return GpuToolchain(
-        name=name,
-        version=version,
-        identity=identity,
-        fingerprint=f"{identity}; {first_line}",
-        arch=arch,
-        suffix=".hsaco" if machine == "amdgcn" else ".ptx" if ptxas is None else ".cubin",
-        wheel=wheel,
-        machine=machine,
-        compiler=compiler,
-        ptxas=ptxas,
-    )
-
-
-def _assembler(ptxas: Path | None) -> str:
-    if ptxas is None:
-        return ""
-    said = ask_compiler(str(ptxas), "--version").splitlines()
-    return f", ptxas {version_number(said[-1] if said else '', str(ptxas))}"
+    version, identity, first_line = known
+    suffix = ".hsaco" if GPU_MACHINES[arch] == "amdgcn" else ".ptx"
+    if ptxas is not None:
+        said = ask_compiler(str(ptxas), "--version").splitlines()
+        identity += f", ptxas {version_number(said[-1] if said else '', str(ptxas))}"
+        suffix = ".cubin"
+    told = (name, version, identity, f"{identity}; {first_line}")
+    return GpuToolchain(*told, arch=arch, suffix=suffix, wheel=wheel, compiler=compiler, ptxas=ptxas)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.compiling.code_object import what_is_wrong_for_gpu
+from tile_oracle.compiling.code_object import inspect_binary, what_is_wrong, what_is_wrong_for_gpu
 from tile_oracle.compiling.gpu_toolchain import find_gpu_toolchain
-from tile_oracle.compiling.inspect import inspect_binary, what_is_wrong
 from tile_oracle.compiling.isa import GPU_MACHINES, Isa
 from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.compiling.source import (

@@ -8,16 +8,41 @@ a host compiler, but only to preprocess.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tile_oracle.compiling.cuda_programs import find_cuda_program
 from tile_oracle.compiling.isa import Isa
-from tile_oracle.compiling.toolchain import INCLUDE_FOLDER, Toolchain, ask_compiler
+from tile_oracle.compiling.toolchain import INCLUDE_FOLDER, Toolchain, ask_compiler, package_folders
 from tile_oracle.errors import BuildError
+
+_CUDA = Path("/usr/local/cuda")
+_WHEELS = ("cuda_nvcc", "cu13")
+"""Folders in `nvidia` of the compiler's wheels for CUDA 12 and 13."""
+
+
+def find_cuda_program(name: str) -> Path | None:
+    """Finds a program by name or path; None when it is not installed.
+
+    A name is looked up on PATH, below CUDA_HOME, in the wheel nvidia-cuda-nvcc, and in /usr/local/cuda. The
+    wheel for CUDA 12 (the extra tile-oracle[cuda]) has only ptxas.
+    """
+    found = shutil.which(name)
+    if found is not None:
+        return Path(found).absolute()
+    if Path(name).name != name:
+        return None
+    folders = [Path(os.environ["CUDA_HOME"])] if os.environ.get("CUDA_HOME") else []
+    wheels = (place / inner for place in package_folders("nvidia") for inner in _WHEELS)
+    for folder in (*folders, *wheels, _CUDA):
+        inner = folder / "bin" / name
+        if inner.is_file() and os.access(inner, os.X_OK):
+            return inner.absolute()
+    return None
+
 
 HOW_TO_GET_NVCC = "install CUDA 12.0 or newer, or pip install nvidia-cuda-nvcc"
 _OLDEST = (12, 0)
@@ -56,7 +81,7 @@ def is_nvcc(name: str) -> bool:
 
 
 def find_nvcc(name: str, arch: str) -> NvccToolchain | None:
-    """Finds nvcc by name (see tile_oracle.compiling.cuda_programs) or path; None when it is not installed.
+    """Finds nvcc by name (see tile_oracle.compiling.nvcc) or path; None when it is not installed.
 
     Raises BuildError when the program is not nvcc, is too old for C++20, or has no host compiler.
     """
@@ -85,12 +110,6 @@ def _nvcc(name: str, arch: str, path: Path, host_compiler: Path) -> NvccToolchai
         raise BuildError(f"toolchain {name!r} is nvcc {version}: the kernels are C++20, which needs 12.0")
     # nvcc's front end imitates the host compiler and its version, so both belong in the fingerprint.
     host = " ".join(ask_compiler(str(host_compiler), "--version").splitlines()[:1])
-    return NvccToolchain(
-        name=name,
-        version=version,
-        identity=f"nvcc {version}",
-        fingerprint=f"nvcc {version}; {' '.join(said.split())}; {host}",
-        arch=arch,
-        compiler=path,
-        host_compiler=host_compiler,
-    )
+    fingerprint = f"nvcc {version}; {' '.join(said.split())}; {host}"
+    known = (name, version, f"nvcc {version}", fingerprint)
+    return NvccToolchain(*known, arch=arch, compiler=path, host_compiler=host_compiler)

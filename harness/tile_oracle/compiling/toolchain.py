@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -44,7 +44,7 @@ _CPU_FLAGS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Toolchain(ABC):
     """Compiles translation units. Equal fingerprint, flags and source give equal binaries."""
 
@@ -56,6 +56,7 @@ class Toolchain(ABC):
     """The toolchain as recorded: "clang 22.1.8 (ziglang 0.17.0)"."""
     fingerprint: str
     """The toolchain's part of the cache key: the identity and the rest of the --version output."""
+    _: KW_ONLY
     arch: str = "cpu"
     """The architecture that it was found for."""
     suffix: str = ".so"
@@ -225,13 +226,8 @@ def zig_wheel(folder: Path) -> ZigWheel:
 
 def _zig_toolchain(folder: Path) -> ZigToolchain:
     wheel = zig_wheel(folder)
-    return ZigToolchain(
-        name="ziglang",
-        version=wheel.version,
-        identity=wheel.identity,
-        fingerprint=f"{wheel.identity}; {wheel.first_line}",
-        wheel=wheel,
-    )
+    fingerprint = f"{wheel.identity}; {wheel.first_line}"
+    return ZigToolchain("ziglang", wheel.version, wheel.identity, fingerprint, wheel=wheel)
 
 
 @lru_cache(maxsize=16)
@@ -250,15 +246,8 @@ def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
     machine = ask_compiler(str(compiler), "-dumpmachine").strip()
     fingerprint = f"{kind}; {first}; {machine}"
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.split("-")[0], machine.split("-")[0])
-    return SystemToolchain(
-        name=name,
-        version=version,
-        identity=f"{kind} {version}",
-        fingerprint=fingerprint,
-        compiler=compiler,
-        kind=kind,
-        machine=machine,
-    )
+    known = (name, version, f"{kind} {version}", fingerprint)
+    return SystemToolchain(*known, compiler=compiler, kind=kind, machine=machine)
 
 
 def version_number(line: str, name: str) -> str:

@@ -42,6 +42,13 @@ class ProblemRefused(Exception):
     """The device cannot hold this problem; the message says why."""
 
 
+def refuse_unless_there_is(needed_bytes: int, share: float, there_bytes: int, what: str) -> None:
+    """Raises ProblemRefused for more than a share of the free memory. what: which memory, and for what."""
+    if needed_bytes > share * there_bytes:
+        needed, there = (f"{one / 2**30:.1f} GiB" for one in (needed_bytes, there_bytes))
+        raise ProblemRefused(f"needs {needed} of {what}, {there} are free")
+
+
 class KernelFailed(Exception):
     """A kernel passed its check and failed while it was timed; the message says how."""
 

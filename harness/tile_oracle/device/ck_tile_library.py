@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tile_oracle.device.gpu_abi import EXTENTS, Unlaunchable
 from tile_oracle.device.runtime.driver import LibraryLaunch
-from tile_oracle.operation.on_gpu import native_on_gpu
+from tile_oracle.operation.on_device import native_on_gpu
 from tile_oracle.problem import Problem
 
 ABI_VERSION = 1

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.arch.time_bound import Limits
-from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
+from tile_oracle.device.base import CheckResult, Device, KernelFailed, refuse_unless_there_is
 from tile_oracle.device.cpu_data import CpuData, TimedSet
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import NativeClock, Turns
-from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
+from tile_oracle.device.stray_values import POISON_BYTE, unwritten_despite
 from tile_oracle.device.timing import at_least_ms
 from tile_oracle.device.turn_lock import CoreLock
 from tile_oracle.operation import operation_named
@@ -196,10 +196,8 @@ class CpuDevice(Device):
         if failure is not None:
             return failure
         values = out.view(storage, shapes[2])
-        missing = unwritten(values)
         given = (buffer.view(storage, shape) for buffer, shape in zip(inputs, shapes, strict=False))
-        # A NaN in the caller's data may give any NaN.
-        if missing and not any(nan_count(operand, problem.dtype) for operand in given):
+        if missing := unwritten_despite(given, problem.dtype, values):
             return CheckResult("wrong", missing)
         values.tofile(data.out)
         return CheckResult("ok")
@@ -361,11 +359,8 @@ def open_device() -> CpuDevice:
 
 
 def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
-    there = memory_available_bytes()
-    if needed_bytes > _MEMORY_SHARE * there:
-        raise ProblemRefused(
-            f"needs {needed_bytes / 2**30:.1f} GiB of memory for {what_for}, {there / 2**30:.1f} GiB are free"
-        )
+    there_bytes = memory_available_bytes()
+    refuse_unless_there_is(needed_bytes, _MEMORY_SHARE, there_bytes, f"memory for {what_for}")
 
 
 def _memory_needed_bytes(problem: Problem) -> int:

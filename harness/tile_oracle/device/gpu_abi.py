@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from tile_oracle.device.runtime.driver import Geometry
-from tile_oracle.operation.on_gpu import native_on_gpu
+from tile_oracle.operation.on_device import native_on_gpu
 from tile_oracle.problem import Problem
 
 ABI_VERSION = 1

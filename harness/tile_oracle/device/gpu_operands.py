@@ -94,7 +94,7 @@ def _address(checked: OperandSet) -> int:
 
 
 def gpu_data(driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> Operands:
-    """See tile_oracle.operation.on_gpu.OnGpu."""
+    """See tile_oracle.operation.on_device.OnGpu."""
     return Operands(driver, work, problem, seed)
 
 

@@ -16,7 +16,7 @@ from tile_oracle.device.factors import RANGES, Axes, factor_axes
 from tile_oracle.device.gpu_abi import WORK_DTYPES
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
-from tile_oracle.operation.on_gpu import native_on_gpu
+from tile_oracle.operation.on_device import native_on_gpu
 from tile_oracle.problem import Problem, gemm_shape
 from tile_oracle.problem.number_formats import STORAGE
 

@@ -32,9 +32,8 @@ from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.errors import HarnessError
 from tile_oracle.problem import Problem
 from tile_oracle.targets.base import DeviceInfo
-from tile_oracle.triton.dtypes import LANGUAGE
 from tile_oracle.triton.expression import evaluate
-from tile_oracle.triton.views import OPERANDS, OUT, WORKSPACE, values_of
+from tile_oracle.triton.views import LANGUAGE, OPERANDS, OUT, WORKSPACE, values_of
 
 COMPUTE_UNITS = 5
 """What `p.compute_units` is: fewer than a small problem's tiles, so that persistent programs loop."""

@@ -17,8 +17,7 @@ from tile_oracle.device.library.kernel import OpenedLibrary
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import RuntimeFailure, RuntimeMissing
 from tile_oracle.device.runtime.hip import open_hip
-from tile_oracle.libraries.messages import About, Answer, Question
-from tile_oracle.libraries.offers import ProblemOffers
+from tile_oracle.libraries.offers import About, Answer, ProblemOffers, Question
 from tile_oracle.problem import problem_from_row
 
 _VISIBLE = {"hipblaslt": "HIP_VISIBLE_DEVICES", "miopen": "HIP_VISIBLE_DEVICES"}

@@ -21,7 +21,7 @@ from tile_oracle.device.library.kernel import load_algorithm
 from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run, needed
 from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
 from tile_oracle.device.triton_kernel import TritonKernel
-from tile_oracle.libraries.algorithm_file import SUFFIX
+from tile_oracle.libraries.offers import SUFFIX
 from tile_oracle.problem import Problem
 from tile_oracle.triton.archive import SUFFIX as TRITON_SUFFIX
 

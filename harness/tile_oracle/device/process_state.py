@@ -84,22 +84,12 @@ _SHAPE_LINES = (b"VmSize", b"VmData", b"VmStk", b"VmLib")
 """They change when a private mapping is made, removed or gets other rights."""
 _OF_TIME = {b"THP_enabled", b"Speculation_Store_Bypass", b"SpeculationIndirectBranch"}
 _WORDS = {
-    b"Umask": "umask",
-    b"Uid": "user",
-    b"Gid": "group",
-    b"Groups": "groups",
-    b"SigPnd": "pending signals",
-    b"ShdPnd": "pending signals",
-    b"SigBlk": "blocked signals",
-    b"SigIgn": "ignored signals",
-    b"CapEff": "capabilities",
-    b"NoNewPrivs": "no_new_privs",
-    b"Seccomp": "seccomp",
-    b"VmLck": "locked memory",
-    b"TracerPid": "tracer",
-    b"THP_enabled": "transparent huge pages",
+    b"Umask": "umask", b"Uid": "user", b"Gid": "group", b"Groups": "groups", b"SigPnd": "pending signals",
+    b"ShdPnd": "pending signals", b"SigBlk": "blocked signals", b"SigIgn": "ignored signals",
+    b"CapEff": "capabilities", b"NoNewPrivs": "no_new_privs", b"Seccomp": "seccomp",
+    b"VmLck": "locked memory", b"TracerPid": "tracer", b"THP_enabled": "transparent huge pages",
     b"Name": "the process's name",
-}
+}  # fmt: skip
 
 
 class Reader:

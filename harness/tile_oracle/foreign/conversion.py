@@ -18,7 +18,7 @@ from tile_oracle.foreign.dialect import Dialect, of_another
 from tile_oracle.foreign.fused import fused_kernel
 from tile_oracle.foreign.summary import Imported, ImportSummary
 from tile_oracle.kernel import Kernel, parse_kernel_name, source_of
-from tile_oracle.kernel.other_kernels import other_kernel
+from tile_oracle.kernel.named import other_kernel
 from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
 from tile_oracle.record.schema import arrow_schema, kernel_columns, problem_columns
 from tile_oracle.version import __version__

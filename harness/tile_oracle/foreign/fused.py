@@ -14,7 +14,7 @@ import re
 
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import NamedKernel, parse_kernel_name
-from tile_oracle.kernel.fields import shortened
+from tile_oracle.operation.flat import shortened
 from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 

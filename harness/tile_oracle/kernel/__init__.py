@@ -16,11 +16,10 @@ from tile_oracle.kernel.fields import (
     SCHEDULERS,
     FlatKernel,
     TiledKernel,
-    shortened,
 )
-from tile_oracle.kernel.named import NamedKernel, parse_named_kernel, source_of
-from tile_oracle.kernel.other_kernels import other_kernel
+from tile_oracle.kernel.named import NamedKernel, other_kernel, parse_named_kernel, source_of
 from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, operation_named, operation_names
+from tile_oracle.operation.flat import shortened
 
 __all__ = [
     "EPILOGUES",

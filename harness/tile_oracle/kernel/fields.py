@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tile_oracle.errors import KernelError
-from tile_oracle.operation import Kind, operation_named
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from tile_oracle.operation import operation_named
+from tile_oracle.operation.flat import Flat, shortened
 
 SCHEDULERS = ("intrawave", "interwave")
 EPILOGUES = ("cshuffle", "default", "tdm")
@@ -28,56 +26,17 @@ MAX_NUMBER = 1 << 20
 
 LATER_FIELDS: Mapping[str, str] = {"specialization": "Default"}
 """Fields that older records lack, with the value that every older kernel has."""
-_SHOWN_CHARACTERS = 120
-
-
-def cell(name: str, kind: str, value: Any) -> Any:
-    """Converts a table's cell to the field's type. Accepts numpy types, whole floats and the text of a CSV
-    file.
-
-    Raises KernelError.
-    """
-    try:
-        if kind == "bool":
-            flag = {"True": True, "False": False}.get(value) if isinstance(value, str) else value
-            if flag in (True, False):
-                return bool(flag)
-        elif kind == "int":
-            if isinstance(value, str) or int(value) == value:
-                return int(value)
-        elif isinstance(value, str):
-            return str(value)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    wanted = {"bool": "True or False", "int": "an integer", "str": "a text"}[kind]
-    raise KernelError(f"{name} = {shortened(value)} is not {wanted}")
-
-
-def values_of_row(kernel: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a kernel class from a row; other columns are ignored.
-
-    A field of LATER_FIELDS that is missing or null gets its default. Raises KernelError for any other missing
-    column and for a value of the wrong type.
-    """
-    values = {}
-    for field in fields(kernel):
-        if field.name in LATER_FIELDS and _is_null(row.get(field.name)):
-            continue
-        if field.name in row:
-            values[field.name] = cell(field.name, str(field.type), row[field.name])
-        elif field.default is MISSING:
-            raise KernelError(f"a kernel's row needs the column {field.name}")
-    return values
 
 
 @dataclass(frozen=True)
-class FlatKernel:
+class FlatKernel(Flat):
     """Base of kernels whose fields are texts and numbers: all that follows from them and the descriptor.
 
     A kernel class adds its checks and `short_name`.
     """
 
-    op: ClassVar[str]
+    refused = KernelError
+    later = LATER_FIELDS
     source: ClassVar[str] = FAMILY
     function: ClassVar[str] = ""
     configuration: ClassVar[Mapping[str, int | bool | str]] = MappingProxyType({})
@@ -93,11 +52,6 @@ class FlatKernel:
             """The name without the fields that a matching problem has."""
 
     @cached_property
-    def kind(self) -> Kind:
-        """The descriptor's `kind_fields`, which problems share."""
-        return operation_named(self.op).kind_of(self)
-
-    @cached_property
     def name(self) -> str:
         """The full name, from which every field can be read back: the kind's prefix and the short name."""
         return operation_named(self.op).kernel_prefix(self.kind) + self.short_name
@@ -105,25 +59,6 @@ class FlatKernel:
     def matches(self, problem: Any) -> bool:
         """Returns whether the kernel is for the problem's kind."""
         return bool(self.kind == problem.kind)
-
-    @classmethod
-    @cache
-    def field_names(cls) -> tuple[str, ...]:
-        """Returns the names of the fields, in their order."""
-        return tuple(field.name for field in fields(cls))
-
-    def as_row(self) -> dict[str, Any]:
-        """Returns all fields as a flat mapping, in their order."""
-        return {name: getattr(self, name) for name in self.field_names()}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Returns the inverse of `as_row`; other columns are ignored, integers and flags of any type are
-        accepted.
-
-        Raises KernelError for a missing column or a value of the wrong type.
-        """
-        return cls(**values_of_row(cls, row))
 
 
 class TiledKernel(FlatKernel):
@@ -201,16 +136,6 @@ class TiledKernel(FlatKernel):
     def paddings(self) -> tuple[bool, bool, bool]:
         """Whether partial tiles along each axis are handled."""
         return (self.pad_m, self.pad_n, self.pad_k)
-
-
-def _is_null(value: Any) -> bool:
-    return value is None or value != value
-
-
-def shortened(value: object) -> str:
-    """Returns an external value for messages, limited in length."""
-    text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 
 
 def triple(values: tuple[int, int, int]) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.kernel import Kernel
-from tile_oracle.libraries.algorithm_file import AlgorithmFile
-from tile_oracle.libraries.offers import Offers
+from tile_oracle.libraries.offers import AlgorithmFile, Offers
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.targets.sources import Source, finished
+from tile_oracle.targets.target import Source, finished
 
 
 class Algorithms(Source):

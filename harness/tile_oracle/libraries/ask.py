@@ -13,8 +13,7 @@ import msgspec
 
 from tile_oracle.errors import BuildError, DeviceMissingError
 from tile_oracle.libraries.libraries import Library, find_library
-from tile_oracle.libraries.messages import About, Answer, Question
-from tile_oracle.libraries.offers import Offers, ProblemOffers
+from tile_oracle.libraries.offers import About, Answer, Offers, ProblemOffers, Question
 from tile_oracle.problem import Problem
 from tile_oracle.process.children import child_environment
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes.util
-import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.compiling.isa import AMD_ARCHS
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import source_of
 from tile_oracle.problem import Problem
+from tile_oracle.targets.gpu_presence import LIBRARY_FOLDERS, find_shared_library, folders_of_loader
 
 
 @dataclass(frozen=True)
@@ -41,54 +40,26 @@ class Library:
 
 _ALL = (
     Library(
-        "cublaslt",
-        "cuBLASLt",
-        ("gemm", "scaled_gemm", "fused_gemm"),
-        ("sm_90",),
-        ("libcublasLt.so.13", "libcublasLt.so.12"),
-        ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
+        "cublaslt", "cuBLASLt", ("gemm", "scaled_gemm", "fused_gemm"), ("sm_90",),
+        ("libcublasLt.so.13", "libcublasLt.so.12"), ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
         "nvidia-cublas or nvidia-cublas-cu12",
     ),
     Library(
-        "hipblaslt",
-        "hipBLASLt",
-        ("gemm", "scaled_gemm", "fused_gemm"),
-        AMD_ARCHS,
-        ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"),
-        ("torch/lib",),
-        "ROCm (hipblaslt)",
+        "hipblaslt", "hipBLASLt", ("gemm", "scaled_gemm", "fused_gemm"), AMD_ARCHS,
+        ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"), ("torch/lib",), "ROCm (hipblaslt)",
     ),
     Library(
-        "cudnn",
-        "cuDNN",
-        ("grouped_conv", "attention"),
-        ("sm_90",),
-        ("libcudnn.so.9",),
-        ("nvidia/cudnn/lib", "torch/lib"),
-        "nvidia-cudnn-cu13 or nvidia-cudnn-cu12",
+        "cudnn", "cuDNN", ("grouped_conv", "attention"), ("sm_90",), ("libcudnn.so.9",),
+        ("nvidia/cudnn/lib", "torch/lib"), "nvidia-cudnn-cu13 or nvidia-cudnn-cu12",
     ),
+    Library("torch", "PyTorch", ("fused_moe",), ("sm_90",), ("libtorch_cuda.so",), ("torch/lib",), "torch"),
     Library(
-        *("torch", "PyTorch", ("fused_moe",), ("sm_90",), ("libtorch_cuda.so",), ("torch/lib",), "torch"),
-    ),
-    Library(
-        "miopen",
-        "MIOpen",
-        ("grouped_conv",),
-        AMD_ARCHS,
-        ("libMIOpen.so.1", "libMIOpen.so"),
-        ("torch/lib",),
+        "miopen", "MIOpen", ("grouped_conv",), AMD_ARCHS, ("libMIOpen.so.1", "libMIOpen.so"), ("torch/lib",),
         "ROCm (miopen-hip)",
     ),
-)
+)  # fmt: skip
 LIBRARIES: Mapping[str, Library] = {one.name: one for one in _ALL}
 """All libraries, by name."""
-_SYSTEM_FOLDERS = (
-    "/usr/local/cuda/lib64",
-    "/opt/rocm/lib",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-)
 
 
 def is_library_name(name: str) -> bool:
@@ -106,23 +77,11 @@ def find_library(library: Library, given: str = "") -> Path:
         if not path.is_file():
             raise BuildError(f"--kernels {library.name}={given}: there is no such file")
         return path.resolve()
-    for folder in _folders(library):
-        for name in library.files:
-            if (folder / name).is_file():
-                return (folder / name).resolve()
-    found = ctypes.util.find_library(library.files[0].partition(".")[0].removeprefix("lib"))
-    if found is None:
+    wheels = (Path(entry or ".") / one for entry in dict.fromkeys(sys.path) for one in library.folders)
+    found = find_shared_library(library.files, (*wheels, *folders_of_loader(), *LIBRARY_FOLDERS))
+    if not found:
         raise BuildError(
             f"--kernels {library.name}: {library.files[0]} is not on this machine: "
             f"install {library.packages}, or give its path (--kernels {library.name}=PATH)"
         )
-    return Path(found)
-
-
-def _folders(library: Library) -> Iterator[Path]:
-    for entry in dict.fromkeys(sys.path):
-        yield from (Path(entry or ".") / folder for folder in library.folders)
-    for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
-        if part:
-            yield Path(part)
-    yield from map(Path, _SYSTEM_FOLDERS)
+    return Path(found).resolve() if Path(found).is_file() else Path(found)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from tile_oracle.errors import RecordError
+from tile_oracle.compiling.binary import Binary
+from tile_oracle.errors import BuildError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.problem import Problem
 
 _FILE = "library_{}.json"
 WORKSPACE_BYTES: Mapping[str, int] = {
-    "cublaslt": 32 << 20,
-    "hipblaslt": 64 << 20,
-    "cudnn": 1 << 30,
-    "miopen": 1 << 30,
-    "torch": 0,
-}
+    "cublaslt": 32 << 20, "hipblaslt": 64 << 20, "cudnn": 1 << 30, "miopen": 1 << 30, "torch": 0,
+}  # fmt: skip
 """Library -> the most workspace of an algorithm. PyTorch gives cuBLASLt as much on a Hopper GPU; it gives
 cuDNN what is free."""
 
@@ -57,6 +57,14 @@ class ProblemOffers:
     why_none: str = ""
     accepted: int = 0
     too_large: int = 0
+
+    @classmethod
+    def ranked(cls, library: str, found: Iterable[tuple[str, str, int]], most: int) -> ProblemOffers:
+        """Returns the first `most` of a library's ranking. found: name, data and workspace of each."""
+        several = list(found)
+        fitting = [one for one in several if one[2] <= WORKSPACE_BYTES[library]]
+        offers = (Offer(*one, rank) for rank, one in enumerate(fitting[:most]))
+        return cls.of(offers, len(several), len(several) - len(fitting))
 
     @classmethod
     def of(cls, offers: Iterable[Offer], accepted: int, too_large: int = 0) -> ProblemOffers:
@@ -110,19 +118,73 @@ def offers_file(folder: Path, library: str) -> Path:
 def save_offers(folder: Path, offers: Offers) -> None:
     """Raises RecordError when the file cannot be written."""
     path = offers_file(folder, offers.library)
-    try:
+    with disk_errors_as(RecordError, f"{path} cannot be written"):
         write_atomically(path, msgspec.json.format(msgspec.json.encode(offers), indent=1))
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def load_offers(path: Path) -> Offers:
     """Raises RecordError for a file that cannot be read or holds something else."""
+    with disk_errors_as(RecordError, f"the library's offers in {path} cannot be read"):
+        content = path.read_bytes()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Offers)
-    except OSError as error:
-        raise RecordError(
-            f"the library's offers in {path} cannot be read: {error.strerror or error}"
-        ) from None
+        return msgspec.json.decode(content, type=Offers)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"{path} is no file of a library's offers: {error}") from None
+
+
+@dataclass(frozen=True)
+class Question:
+    """visible: value for CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES, "" to keep the current one. runtime:
+    path of libamdhip64, "" to let the loader find it. most: offers of a problem."""
+
+    library: str
+    path: str
+    visible: str
+    runtime: str
+    most: int
+    problems: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class About:
+    """The first line: the library and the device, or why they cannot be opened."""
+
+    version: str = ""
+    device: str = ""
+    driver: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One problem's line."""
+
+    problem: str
+    offers: ProblemOffers = field(default_factory=ProblemOffers)
+
+
+SUFFIX = ".algorithm"
+
+
+@dataclass(frozen=True)
+class AlgorithmFile:
+    """library, path, version: the library that has the algorithm. data: see vendor.offers.Offer. kernel: its
+    full name."""
+
+    library: str
+    path: str
+    version: str
+    kernel: str
+    data: str
+
+    def binary(self, folder: Path, arch: str) -> Binary:
+        """Writes the file unless it is there. Raises BuildError when it cannot be written."""
+        content = msgspec.json.encode(self)
+        digest = hashlib.sha256(content).hexdigest()
+        path = folder / f"{digest}{SUFFIX}"
+        if not path.exists():
+            with disk_errors_as(BuildError, f"{path} cannot be written"):
+                folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(path, content)
+        toolchain = f"{self.library} {self.version}"
+        return Binary(path, digest, len(content), toolchain, (), arch, arch)

@@ -11,7 +11,7 @@ from concurrent.futures import wait
 from datetime import UTC, datetime
 from itertools import chain
 
-from tile_oracle.compiling.run_identity import RunIdentity, run_identity
+from tile_oracle.compiling.binary_identity import RunIdentity, run_identity
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.assignments import Ended, Message, Row, Work
 from tile_oracle.measure.measurement import Measurement

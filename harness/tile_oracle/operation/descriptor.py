@@ -17,16 +17,42 @@ from tile_oracle.operation.kind import Kind
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
+    from tile_oracle.compiling.ck_tile.api import CkTileApi
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.files.json_tree import JsonTree
     from tile_oracle.kernel import Kernel
-    from tile_oracle.operation.ck_tile import CkTileUnits
-    from tile_oracle.operation.gpu_source import GpuSource
-    from tile_oracle.operation.on_device import OnDevice
-    from tile_oracle.operation.on_gpu import OnGpu
+    from tile_oracle.operation.on_device import OnDevice, OnGpu
     from tile_oracle.operation.search_axes import SearchAxes
     from tile_oracle.problem import Problem
     from tile_oracle.triton.views import ProblemView
+
+
+class GpuSource(Protocol):
+    """Implemented by a module with these members."""
+
+    HEADER: str
+    """The header of kernels/gpu with the operation's kernel, without its suffix."""
+
+    GPU_DTYPES: Mapping[str, tuple[str, ...]]
+    """Machine of `tile_oracle.compiling.isa` -> data types that kernels/gpu multiplies there."""
+
+    def code_refusal(self, kernel: Any, arch: str) -> str | None:
+        """Returns why a kernel that the architecture allows has no code, or None."""
+
+    def macros(self, kernel: Any, arch: str) -> dict[str, object]:
+        """Returns the macros that are particular to the operation."""
+
+
+class CkTileUnits(Protocol):
+    """Implemented by a module with these functions."""
+
+    def unit(self, api: CkTileApi, kernel: Any) -> str:
+        """Returns the kernel's translation unit. Raises KernelError when this CK Tile does not have the
+        kernel."""
+
+    def problem_refusal(self, problem: Any) -> str | None:
+        """Returns why the adapted CK Tile kernels cannot compute a problem, or None."""
+
 
 Belongs = Callable[[Any], bool]
 """Whether a problem of the operation is in a slice."""

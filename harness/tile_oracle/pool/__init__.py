@@ -18,8 +18,8 @@ from tile_oracle.files.json_tree import shown
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.pool.kernel_filter import KernelFilter
+from tile_oracle.pool.rule_parts import RuleSet
 from tile_oracle.pool.rules import (
-    RuleSet,
     list_of_kernels,
     list_rule_sets,
     load_rule_set,
@@ -33,8 +33,6 @@ __all__ = [
     "Refused",
     "RuleSet",
     "explain_pool_of_kind",
-    "gemm_pool",
-    "kernel_pool",
     "list_of_kernels",
     "list_rule_sets",
     "listed_pool",
@@ -85,28 +83,15 @@ class PoolExplanation:
         return dict(Counter(refused.rule for refused in self.refused).most_common())
 
 
-def kernel_pool(
-    direction: str,
-    dtype: str,
-    ndim: int,
-    arch: str | Arch,
-    rules: str = "default",
-    where: KernelFilter | None = None,
+def pool_of_kind(
+    kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> tuple[Kernel, ...]:
-    """Returns the kernels that `rules` (the name of a set, or a .json file) give on `arch`, sorted and
-    unique.
+    """Returns the kernels that `rules` (the name of a set, or a .json file) give on `arch` for a kind of
+    problem, sorted and unique.
 
     Raises RuleError for an unknown architecture or rule set, for a kind of problem that the rules do not
     cover, and for a filter that cannot be applied.
     """
-    kind = Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
-    return pool_of_kind(kind, arch, rules, where)
-
-
-def pool_of_kind(
-    kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
-) -> tuple[Kernel, ...]:
-    """Returns the pool of a kind of problem of any operation. Raises RuleError as `kernel_pool` does."""
     return explain_pool_of_kind(kind, arch, rules, where).accepted
 
 
@@ -127,11 +112,6 @@ def explain_pool_of_kind(
         if value not in known[name]:
             raise RuleError(f"{name} {shown(str(value))} is not one of {', '.join(map(str, known[name]))}")
     return _explain(kind, _loaded(arch), load_rule_set(rules), where)
-
-
-def gemm_pool(dtype: str, layout: str, arch: str | Arch, rules: str = "default") -> tuple[Kernel, ...]:
-    """Returns the GEMM kernels that `rules` give on `arch`. Raises RuleError as `kernel_pool` does."""
-    return pool_of_kind(Kind.of("gemm", dtype=dtype, layout=layout), arch, rules)
 
 
 def _loaded(arch: str | Arch) -> Arch:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tile_oracle.arch import Triple
-from tile_oracle.kernel.other_kernels import other_kernel
+from tile_oracle.kernel.named import other_kernel
 
 WAVEFRONT = 64
 _T = TypeVar("_T")

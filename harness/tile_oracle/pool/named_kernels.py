@@ -9,51 +9,19 @@ depends on the problem.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from tile_oracle.arch import Arch, known_archs
+from tile_oracle.arch import known_archs
 from tile_oracle.errors import KernelError
 from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.kernel import FAMILY, Kernel, parse_kernel_name
 from tile_oracle.operation import Kind
 from tile_oracle.operation.descriptor import RuleBlock
+from tile_oracle.pool.rule_parts import NamedKernels, RuleSet
 
 KERNELS = "kernels"
 """The key that distinguishes a list of names from other rule sets."""
 _TRITON = "triton"
-
-
-@dataclass(frozen=True)
-class NamedKernels:
-    """The listed kernels of one kind, as a block of a rule set. place: its place in the file."""
-
-    place: str
-    arch: tuple[str, ...]
-    kind: Kind
-    listed: tuple[Kernel, ...]
-
-    @property
-    def candidates(self) -> int:
-        """Number of kernels."""
-        return len(self.listed)
-
-    def covers(self, kind: Kind, arch: str) -> bool:
-        """Returns whether the list has kernels of this kind for the architecture."""
-        return arch in self.arch and kind == self.kind
-
-    def kernels(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
-        """Returns the listed kernels."""
-        return iter(self.listed)
-
-
-@dataclass(frozen=True)
-class KernelNames:
-    """What a list holds. blocks: operation -> the kernels of tile-oracle's families. triton: the others."""
-
-    about: str
-    blocks: dict[str, tuple[RuleBlock, ...]]
-    triton: tuple[Kernel, ...]
 
 
 def may_be_listed(kernel: Kernel) -> bool:
@@ -61,8 +29,8 @@ def may_be_listed(kernel: Kernel) -> bool:
     return kernel.source in (FAMILY, _TRITON)
 
 
-def read_named_kernels(tree: JsonTree) -> KernelNames:
-    """Raises RuleError, which names the place."""
+def read_named_kernels(tree: JsonTree, name: str) -> RuleSet:
+    """Returns the set of a list. Raises RuleError, which names the place."""
     top = tree.known_members(("arch", KERNELS), ("about",))
     archs = top["arch"].texts(known_archs())
     by_kind: dict[Kind, list[Kernel]] = {}
@@ -86,14 +54,9 @@ def read_named_kernels(tree: JsonTree) -> KernelNames:
     for kind, kernels in by_kind.items():
         block = NamedKernels(str(top[KERNELS]), archs, kind, tuple(kernels))
         blocks[kind.op] = (*blocks.get(kind.op, ()), block)
-    return KernelNames(top["about"].text() if "about" in top else "", blocks, tuple(triton))
+    return RuleSet(name, top["about"].text() if "about" in top else "", blocks, triton=tuple(triton))
 
 
 def named_kernels_json(names: Iterable[str], archs: Sequence[str], about: str) -> str:
     """Returns a list that `read_named_kernels` reads; the names are sorted."""
     return json.dumps({"about": about, "arch": list(archs), KERNELS: sorted(set(names))}, indent=1) + "\n"
-
-
-def listed_kinds(blocks: Iterable[RuleBlock]) -> tuple[Kind, ...]:
-    """Returns the kinds of a list's kernels, in its order; none for blocks of rules."""
-    return tuple(dict.fromkeys(block.kind for block in blocks if isinstance(block, NamedKernels)))

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,7 +14,79 @@ from tile_oracle.arch import Arch, Triple, known_archs
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.files.json_tree import JsonTree
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel
-from tile_oracle.operation import Kind
+from tile_oracle.kernel.sized import SizedKernel
+from tile_oracle.operation import Kind, operation_named
+from tile_oracle.operation.descriptor import RuleBlock
+
+INSTANCES = "instances"
+"""The key that distinguishes such a list from a rule set."""
+
+
+@dataclass(frozen=True)
+class NamedKernels:
+    """The listed kernels of one kind, as a block of a rule set. place: its place in the file."""
+
+    place: str
+    arch: tuple[str, ...]
+    kind: Kind
+    listed: tuple[Kernel, ...]
+
+    @property
+    def candidates(self) -> int:
+        """Number of kernels."""
+        return len(self.listed)
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        """Returns whether the list has kernels of this kind for the architecture."""
+        return arch in self.arch and kind == self.kind
+
+    def kernels(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
+        """Returns the listed kernels."""
+        return iter(self.listed)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleSet:
+    """A named rule set. blocks: operation -> its blocks. notes: messages for the user about the set.
+
+    left_out: (place, reason) of listed kernels without a block. of_library: the kernels belong to a library,
+    so the lists of tile-oracle's family do not apply (`Arch.unlisted`). triton: the kernels in Triton that
+    a list of names has besides the blocks.
+    """
+
+    name: str
+    about: str
+    blocks: Mapping[str, tuple[RuleBlock, ...]]
+    notes: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    of_library: bool = False
+    triton: tuple[Kernel, ...] = ()
+
+    def narrowed(self, pool: Iterable[Kernel]) -> tuple[Kernel, ...]:
+        """Of a pool of kernels in Triton those that the set names; all if it names no such kernels."""
+        if not self.triton:
+            return tuple(pool)
+        named = frozenset(self.triton)
+        return tuple(kernel for kernel in pool if kernel in named)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds that the set has kernels of, if it names each kernel; none for a set of rules."""
+        named = (one for blocks in self.blocks.values() for one in blocks if isinstance(one, NamedKernels))
+        return tuple(dict.fromkeys(one.kind for one in named))
+
+    def archs(self, op: str) -> tuple[str, ...]:
+        """Returns the architectures that the set has kernels of an operation for."""
+        return tuple(dict.fromkeys(arch for block in self.blocks.get(op, ()) for arch in block.arch))
+
+    def covering(self, kind: Kind, arch: str) -> tuple[RuleBlock, ...]:
+        """Returns the blocks that apply to this kind of problem."""
+        return tuple(block for block in self.blocks.get(kind.op, ()) if block.covers(kind, arch))
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        """Returns whether any block applies to this kind of problem."""
+        return bool(self.covering(kind, arch))
+
 
 _T = TypeVar("_T")
 Reader = Callable[[JsonTree], tuple[Any, ...]]
@@ -210,3 +282,44 @@ def read_tiled_block(
         tile_k=tile_k,
         choices={name: values(name, *lists) for name, lists in choices.items()},
     )
+
+
+@dataclass(frozen=True)
+class SizedBlock:
+    """See tile_oracle.operation.descriptor.RuleBlock. sizes: the values of each of the kernel's."""
+
+    made: type[SizedKernel]
+    arch: tuple[str, ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+    @property
+    def candidates(self) -> int:
+        """Number of kernels of one kind."""
+        return math.prod(map(len, self.sizes))
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        """Whether the block is for the architecture."""
+        return arch in self.arch
+
+    def kernels(self, kind: Kind, arch: Arch) -> Iterator[SizedKernel]:
+        """One kernel per combination of sizes. Raises KernelError."""
+        for sizes in itertools.product(*self.sizes):
+            yield self.made.from_row({**kind.words, **dict(zip(self.made.sizes, sizes, strict=True))})
+
+
+def read_block(made: type[SizedKernel], tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> SizedBlock:
+    """Read a block, which uses no lists of tiles. Raises RuleError."""
+    part = tree.known_members(("arch", *made.sizes))
+    return SizedBlock(
+        made, part["arch"].texts(known_archs()), tuple(part[name].integers(1) for name in made.sizes)
+    )
+
+
+def refusals(arch: Arch, kernel: SizedKernel) -> Iterator[str]:
+    """Why an architecture has no such kernel."""
+    if arch.name != "cpu":
+        others = "" if operation_named(kernel.op).triton_view is None else "; --kernels triton may have some"
+        yield (
+            f"arch: {kernel.op} has no kernels of the project's own family for {arch.name}, only for cpu"
+            f"{others}"
+        )

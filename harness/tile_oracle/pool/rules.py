@@ -33,15 +33,14 @@ The sets `profiler` and `tests` do not ship with tile-oracle: they are read from
 config files (tile_oracle.pool.ck_builder), and their names include the checkout: `profiler@DIR` (`rules_of`).
 A set may also be one such file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout). A
 .json file may also be a kernel list of Composable Kernel's dispatcher or tile_engine
-(tile_oracle.operation.kernel_lists), a sweep of tile_engine (tile_oracle.pool.sweep), or a list of kernel
+(tile_oracle.pool.rule_parts), a sweep of tile_engine (tile_oracle.pool.sweep), or a list of kernel
 names (tile_oracle.pool.named_kernels).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
@@ -50,10 +49,8 @@ from types import ModuleType
 from tile_oracle.errors import RuleError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.json_tree import JsonTree, shown
-from tile_oracle.kernel import Kernel
-from tile_oracle.operation import Kind, operation_named, operations
+from tile_oracle.operation import operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
-from tile_oracle.operation.kernel_lists import INSTANCES
 from tile_oracle.pool.ck_builder import (
     BUILDER_SETS,
     SUFFIXES,
@@ -61,7 +58,8 @@ from tile_oracle.pool.ck_builder import (
     read_builder_configs,
     read_builder_file,
 )
-from tile_oracle.pool.named_kernels import KERNELS, listed_kinds, read_named_kernels
+from tile_oracle.pool.named_kernels import KERNELS, read_named_kernels
+from tile_oracle.pool.rule_parts import INSTANCES, RuleSet
 from tile_oracle.pool.sweep import TILES, TRAITS, sweep_rules
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
@@ -71,48 +69,6 @@ _LISTED_OP = "grouped_conv"
 MAX_CANDIDATES = 250_000
 """Limit on the candidates of all blocks of a set. More is probably a mistake, and would take minutes to
 check."""
-
-
-@dataclass(frozen=True, eq=False)
-class RuleSet:
-    """A named rule set. blocks: operation -> its blocks. notes: messages for the user about the set.
-
-    left_out: (place, reason) of listed kernels without a block. of_library: the kernels belong to a library,
-    so the lists of tile-oracle's family do not apply (`Arch.unlisted`). triton: the kernels in Triton that
-    a list of names has besides the blocks.
-    """
-
-    name: str
-    about: str
-    blocks: Mapping[str, tuple[RuleBlock, ...]]
-    notes: tuple[str, ...] = ()
-    left_out: tuple[tuple[str, str], ...] = ()
-    of_library: bool = False
-    triton: tuple[Kernel, ...] = ()
-
-    def narrowed(self, pool: Iterable[Kernel]) -> tuple[Kernel, ...]:
-        """Of a pool of kernels in Triton those that the set names; all if it names no such kernels."""
-        if not self.triton:
-            return tuple(pool)
-        named = frozenset(self.triton)
-        return tuple(kernel for kernel in pool if kernel in named)
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds that the set has kernels of, if it names each kernel; none for a set of rules."""
-        return tuple(kind for blocks in self.blocks.values() for kind in listed_kinds(blocks))
-
-    def archs(self, op: str) -> tuple[str, ...]:
-        """Returns the architectures that the set has kernels of an operation for."""
-        return tuple(dict.fromkeys(arch for block in self.blocks.get(op, ()) for arch in block.arch))
-
-    def covering(self, kind: Kind, arch: str) -> tuple[RuleBlock, ...]:
-        """Returns the blocks that apply to this kind of problem."""
-        return tuple(block for block in self.blocks.get(kind.op, ()) if block.covers(kind, arch))
-
-    def covers(self, kind: Kind, arch: str) -> bool:
-        """Returns whether any block applies to this kind of problem."""
-        return bool(self.covering(kind, arch))
 
 
 def list_rule_sets() -> tuple[str, ...]:
@@ -217,12 +173,12 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
         tree = sweep_rules(tree)
         keys = tree.value.keys()
     if INSTANCES in keys:
-        return _of_kernel_list(tree, name, checkout)
+        found: RuleSet = _kernel_lists().read_kernel_list(tree, f"{name}@{checkout}" if checkout else name)
+        return replace(found, of_library=bool(checkout))
     if TRAITS in keys:
         raise tree.error("a list of traits names no kernels: narrow a kernel set by --kernel-filter")
     if KERNELS in keys:
-        listed = read_named_kernels(tree)
-        return RuleSet(name, listed.about, listed.blocks, triton=listed.triton)
+        return read_named_kernels(tree, name)
     readers = {one.rules_key: one for one in operations()}
     given = [key for key in readers if key in keys]
     needed = given[0] if given else next(iter(readers))
@@ -242,13 +198,6 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
     if not any(blocks.values()):
         raise top[needed].error("a rule set needs at least one block")
     return RuleSet(name, top["about"].text() if "about" in top else "", blocks)
-
-
-def _of_kernel_list(tree: JsonTree, name: str, checkout: str) -> RuleSet:
-    listed = _kernel_lists().read_kernel_list(tree)
-    whole_name = f"{name}@{checkout}" if checkout else name
-    blocks = {_LISTED_OP: listed.blocks}
-    return RuleSet(whole_name, listed.about, blocks, listed.notes, listed.left_out, of_library=bool(checkout))
 
 
 def _kernel_lists() -> ModuleType:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation import Kind, operation_named
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from tile_oracle.operation import operation_named
+from tile_oracle.operation.flat import Flat
 
 MAX_EXTENT = 2**31 - 1
 MAX_BYTES = 2**62
@@ -24,42 +22,14 @@ ELEMENT_BYTES = {
 """Data type -> bytes of an element, of fp4 of a pair."""
 
 
-def whole_number(name: str, value: Any) -> int:
-    """Converts an integer of any type (numpy, text, 3.0) to int without rounding. Raises ProblemError."""
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ProblemError(f"{name} = {value!r} is not an integer") from None
-    if not isinstance(value, str) and number != value:
-        raise ProblemError(f"{name} = {value!r} is not an integer")
-    return number
-
-
-def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a problem class from a row. Ignores other columns, accepts integers of any type.
-
-    Raises ProblemError when a field without a default is missing or a number is not an integer.
-    """
-    values: dict[str, Any] = {}
-    for field in fields(problem):
-        if field.name not in row:
-            if field.default is MISSING:
-                raise ProblemError(f"a problem's {field.name} is missing")
-            continue
-        value = row[field.name]
-        values[field.name] = str(value) if field.type == "str" else whole_number(field.name, value)
-    return values
-
-
 @dataclass(frozen=True)
-class FlatProblem:
+class FlatProblem(Flat):
     """Base of problems, whose fields are texts and numbers: all that follows from them and the descriptor.
 
     A problem class adds its checks, `id_format`, `operand_shapes` and `flops`.
     """
 
-    op: ClassVar[str]
-    """The operation's name."""
+    refused = ProblemError
     id_format: ClassVar[str]
     """What an id has after the operation's name: `{dtype}-m{M}-n{N}[-s{split_k}][-causal]`. In brackets
     stands what is left out while the field has its default; one without braces names a flag."""
@@ -141,11 +111,6 @@ class FlatProblem:
         """The key without the descriptor's `family_varies`: one layer, whatever the size of its input."""
         return (self.op, *(getattr(self, one) for one in operation_named(self.op).group_fields("family")))
 
-    @cached_property
-    def kind(self) -> Kind:
-        """The descriptor's `kind_fields`, which kernels share."""
-        return operation_named(self.op).kind_of(self)
-
     @property
     def title(self) -> str:
         """The size in words, for people; several problems may share it. By default the id's end."""
@@ -175,24 +140,6 @@ class FlatProblem:
     def tflops(self, latency_ms: float) -> float:
         """Throughput in TFLOPS (1e12 floating-point operations a second) at a latency in milliseconds."""
         return self.flops / (latency_ms * 1e9)
-
-    @classmethod
-    @cache
-    def field_names(cls) -> tuple[str, ...]:
-        """Returns the names of the fields, in their order."""
-        return tuple(field.name for field in fields(cls))
-
-    def as_row(self) -> dict[str, Any]:
-        """Returns all fields as a flat mapping, in their order."""
-        return {name: getattr(self, name) for name in self.field_names()}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Returns the inverse of `as_row`; other columns are ignored, integers of any type are accepted.
-
-        Raises ProblemError when a field without a default is missing or a number is not an integer.
-        """
-        return cls(**values_of_row(cls, row))
 
     def _require(self, name: str, known: Collection[Any]) -> None:
         """Raises ProblemError when a field has none of the known values."""

@@ -24,7 +24,7 @@ from tile_oracle.foreign.contract import KERNEL_COLUMNS, MORE, against
 from tile_oracle.foreign.dialect import dialect_of, op_of_name
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.kernel import source_of
-from tile_oracle.kernel.other_kernels import other_kernel
+from tile_oracle.kernel.named import other_kernel
 from tile_oracle.operation import Kind, operation_names, operation_of_columns, operations
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.json_problems import json_rows

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.errors import KernelError, LacksFieldError, ProblemError, ProblemSetError, RuleError
 from tile_oracle.files.spreadsheet import cell_text

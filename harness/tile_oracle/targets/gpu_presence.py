@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes.util
 import os
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,13 +14,13 @@ from tile_oracle.compiling.gpu_toolchain import rocm_folders
 KFD = Path("/dev/kfd")
 _DEV = Path("/dev")
 _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
-_HIP_NAMES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
-_LIBRARY_FOLDERS = (
-    "/usr/local/nvidia/lib64",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
+HIP_NAMES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
+"""The unversioned name comes with ROCm's development packages, the others with its runtime packages."""
+LIBRARY_FOLDERS = (
+    *map(Path, ("/usr/local/nvidia/lib64", "/usr/local/cuda/lib64", "/opt/rocm/lib")),
+    *map(Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")),
 )
+"""Where the vendors' packages put their libraries."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def amd_presence() -> Presence:
         return Presence(False, f"no {KFD}: there is no AMD GPU, or the amdgpu driver is not loaded")
     if not os.access(KFD, os.R_OK | os.W_OK):
         return Presence(False, f"{KFD} may not be opened by this user: add it to the groups render and video")
-    library = _find_library(_HIP_NAMES, "amdhip64", [folder / "lib" for folder in rocm_folders()])
+    of_rocm = (folder / "lib" for folder in rocm_folders())
+    library = find_shared_library(HIP_NAMES, (*folders_of_loader(), *of_rocm))
     if not library:
         return Presence(False, f"{KFD} is there, but libamdhip64 is not: install ROCm (hip-runtime-amd)")
     archs = _kfd_archs()
@@ -65,22 +67,25 @@ def nvidia_presence() -> Presence:
     devices = _nvidia_gpus()
     if not devices and not (_DEV / "dxg").exists():
         return Presence(False, "no /dev/nvidia0: there is no NVIDIA GPU, or its driver is not loaded")
-    library = _find_library(("libcuda.so.1",), "cuda", [Path(name) for name in _LIBRARY_FOLDERS])
+    library = find_shared_library(("libcuda.so.1",), (*folders_of_loader(), *LIBRARY_FOLDERS))
     if not library:
         why = "an NVIDIA GPU is there, but libcuda.so.1 is not: install NVIDIA's driver"
         return Presence(False, why, devices)
     return Presence(True, f"an NVIDIA GPU and {Path(library).name} are there", devices, library)
 
 
-def _find_library(names: tuple[str, ...], short: str, folders: list[Path]) -> str:
-    """Returns the library's path in LD_LIBRARY_PATH or a well-known folder, else the name known to the
-    loader, or ""."""
-    searched = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
-    for folder in (*searched, *folders):
-        for name in names:
-            if (folder / name).is_file():
-                return str(folder / name)
-    return ctypes.util.find_library(short) or ""
+def find_shared_library(names: Sequence[str], folders: Iterable[Path]) -> str:
+    """Returns the library's path in the first of the folders, else the name known to the loader, or "".
+
+    names: of its file, the preferred one first.
+    """
+    places = (str(folder / name) for folder in folders for name in names if (folder / name).is_file())
+    return next(places, "") or ctypes.util.find_library(names[0].partition(".")[0].removeprefix("lib")) or ""
+
+
+def folders_of_loader() -> list[Path]:
+    """Returns the folders of LD_LIBRARY_PATH."""
+    return [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
 
 
 def _nvidia_gpus() -> int:

@@ -15,8 +15,7 @@ from tile_oracle.errors import BuildError, DeviceMissingError, NoKernelsError, T
 from tile_oracle.targets.base import TargetOptions
 from tile_oracle.targets.cpu_info import cpu_name
 from tile_oracle.targets.gpu_presence import Presence, amd_presence, nvidia_presence
-from tile_oracle.targets.sources import Compiled
-from tile_oracle.targets.target import INTERPRET, Target
+from tile_oracle.targets.target import INTERPRET, Compiled, Target
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 

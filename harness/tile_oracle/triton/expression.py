@@ -25,25 +25,13 @@ class ExpressionError(HarnessError):
 
 
 _BINARY: Mapping[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "==": lambda a, b: int(a == b),
-    "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b),
-    "<=": lambda a, b: int(a <= b),
-    ">": lambda a, b: int(a > b),
-    ">=": lambda a, b: int(a >= b),
-    ">>": lambda a, b: a >> min(max(b, 0), 64),
-    "<<": lambda a, b: a << min(max(b, 0), 64),
-    "minimum": min,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor, "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b), "<=": lambda a, b: int(a <= b),
+    ">": lambda a, b: int(a > b), ">=": lambda a, b: int(a >= b),
+    ">>": lambda a, b: a >> min(max(b, 0), 64), "<<": lambda a, b: a << min(max(b, 0), 64), "minimum": min,
     "maximum": max,
-}
+}  # fmt: skip
 
 
 def _operator(name: str, *, reflected: bool = False) -> Callable[[Expression, object], Expression]:

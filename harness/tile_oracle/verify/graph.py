@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -42,14 +43,6 @@ class Graph:
 
     blocks: tuple[Block, ...]
     lost: tuple[int, ...]
-
-    def predecessors(self) -> list[list[int]]:
-        """Returns the numbers of the blocks before each block."""
-        before: list[list[int]] = [[] for _ in self.blocks]
-        for block in self.blocks:
-            for following in block.successors:
-                before[following].append(block.number)
-        return before
 
 
 def control_flow(function: Function, code: Sequence[Instruction]) -> Graph:
@@ -149,6 +142,26 @@ def states_before(
                 waiting.append(following)
     for number, state in entry.items():
         yield from _through(graph.blocks[number], state, after)
+
+
+def states_at_begins(
+    graph: Graph, first: State, before: Callable[[Block, State], State], join: Callable[[State, State], State]
+) -> list[State]:
+    """Returns the state at the beginning of each block: a fixpoint against the direction of the branches.
+
+    first: the state behind the last blocks. before: the state at a block's beginning, given the one behind
+    it.
+    """
+    begins = [first] * len(graph.blocks)
+    waiting = list(range(len(begins)))
+    while waiting:
+        block = graph.blocks[waiting.pop()]
+        state = before(block, functools.reduce(join, (begins[one] for one in block.successors), first))
+        if state != begins[block.number]:
+            begins[block.number] = state
+            previous = (one.number for one in graph.blocks if block.number in one.successors)
+            waiting += [one for one in previous if one not in waiting]
+    return begins
 
 
 def _through(block: Block, state: State, after: Callable[[int, State], State]) -> Iterator[tuple[int, State]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tile_oracle.verify.instructions import NO_WAIT, Instruction
-from tile_oracle.verify.lds_addresses import least_end
+from tile_oracle.verify.lane_values import least_end
 from tile_oracle.verify.lds_paths import Footprint
 from tile_oracle.verify.rules import Defect
 

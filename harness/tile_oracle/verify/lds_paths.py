@@ -24,9 +24,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tile_oracle.verify.differences import Differences, comparison_before, forget, shift, shift_of
-from tile_oracle.verify.exec_masks import NARROWS, restored_mask, where_exec_is_full
-from tile_oracle.verify.graph import Block, Graph, states_before, strong_components
+from tile_oracle.verify.differences import (
+    NARROWS,
+    Differences,
+    comparison_before,
+    forget,
+    restored_mask,
+    shift,
+    shift_of,
+    where_exec_is_full,
+)
+from tile_oracle.verify.graph import Block, Graph, states_at_begins, states_before, strong_components
 from tile_oracle.verify.instructions import Instruction
 from tile_oracle.verify.lane_values import (
     ACROSS_LANES,
@@ -39,12 +47,14 @@ from tile_oracle.verify.lane_values import (
     Threads,
     Value,
     Values,
+    accesses_lds,
+    address_register,
     execute,
-    numbers_of,
+    lds_begins,
+    least_end,
     operation_of,
 )
-from tile_oracle.verify.lds_addresses import accesses_lds, address_register, lds_begins, least_end
-from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, SCC, register_mask
+from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, SCC, numbers_of, register_mask
 
 _MOST_THREADS = 1024
 _MOST_COPIES_OF_A_BLOCK = 48
@@ -435,62 +445,40 @@ class _Paths:
     def _wanted_at_blocks(self, decided: set[int]) -> tuple[list[dict[int, int]], set[int]]:
         """Returns the registers and bits of each block's beginning that an address or a known branch depends
         on, and the indices of the instructions that compute such registers."""
-        blocks = self._graph.blocks
-        wanted: list[dict[int, int]] = [{} for _ in blocks]
-        before = self._graph.predecessors()
         executed: set[int] = set()
-        waiting = list(range(len(blocks)))
-        queued = set(waiting)
-        while waiting:
-            number = waiting.pop()
-            queued.discard(number)
-            block = blocks[number]
-            live: dict[int, int] = {}
-            for following in block.successors:
-                for register, bits in wanted[following].items():
-                    live[register] = live.get(register, 0) | bits
+
+        def before(block: Block, behind: Mapping[int, int]) -> dict[int, int]:
+            live = dict(behind)
             for at in reversed(range(block.begin, block.end)):
                 self._before(at, live, decided, executed)
-            if live != wanted[number]:
-                wanted[number] = live
-                for one in before[number]:
-                    if one not in queued:
-                        queued.add(one)
-                        waiting.append(one)
-        for at, live in enumerate(wanted):
-            wanted[at] = {}
-            for register, bits in live.items():
-                if register < _SAVED:
-                    register %= _IN_ACTIVE
-                    wanted[at][register] = wanted[at].get(register, 0) | bits
-        return wanted, executed
+            return live
+
+        wanted = states_at_begins(
+            self._graph, dict[int, int](), before, lambda one, other: _either(one, other.items())
+        )
+        plain = (((one % _IN_ACTIVE, bits) for one, bits in live.items() if one < _SAVED) for live in wanted)
+        return [_either({}, live) for live in plain], executed
 
     def _compared_at_blocks(self) -> list[int]:
         """Returns the mask of the registers at each block's beginning that a branch compares, also
         shifted."""
-        blocks = self._graph.blocks
-        compared, waiting = [0] * len(blocks), list(range(len(blocks)))
-        before = self._graph.predecessors()
-        while waiting:
-            block = blocks[waiting.pop()]
-            live = functools.reduce(operator.or_, (compared[one] for one in block.successors), 0)
-            comparison = self._comparisons.get(block.end - 1)
-            if comparison is not None:
-                live |= comparison.first | comparison.second
-            for at in reversed(range(block.begin, block.end)):
-                one, by = self._code[at], self._shifts[at]
-                is_live = live & one.writes
-                live &= ~(one.writes | one.loads)
-                if by is not None and is_live:
-                    live |= by[1]
-                    for mask in by[:2]:
-                        self._steps[mask] = max(self._steps.get(mask, 1), abs(by[2]), abs(by[3]))
-                    if one.line.mnemonic == "s_or_b32":
-                        self._set_bits.add(at)
-            if live != compared[block.number]:
-                compared[block.number] = live
-                waiting += before[block.number]
-        return compared
+        return states_at_begins(self._graph, 0, self._compared_before, operator.or_)
+
+    def _compared_before(self, block: Block, live: int) -> int:
+        comparison = self._comparisons.get(block.end - 1)
+        if comparison is not None:
+            live |= comparison.first | comparison.second
+        for at in reversed(range(block.begin, block.end)):
+            one, by = self._code[at], self._shifts[at]
+            is_live = live & one.writes
+            live &= ~(one.writes | one.loads)
+            if by is not None and is_live:
+                live |= by[1]
+                for mask in by[:2]:
+                    self._steps[mask] = max(self._steps.get(mask, 1), abs(by[2]), abs(by[3]))
+                if one.line.mnemonic == "s_or_b32":
+                    self._set_bits.add(at)
+        return live
 
     def _before(self, at: int, live: dict[int, int], decided: set[int], executed: set[int]) -> None:
         """Changes the wanted bits behind an instruction to those before it. Those that are wanted only in the
@@ -559,6 +547,14 @@ _CONDITIONS = {
     "s_cbranch_vcc": VCC_NUMBERS,
     "s_cbranch_exe": EXEC_NUMBERS,
 }
+
+
+def _either(first: Mapping[int, int], more: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Returns the bits of each register, with more bits of registers, each of which may be there again."""
+    joined = dict(first)
+    for register, bits in more:
+        joined[register] = joined.get(register, 0) | bits
+    return joined
 
 
 def _mask_of(names: Iterable[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import lru_cache
 
@@ -65,6 +66,17 @@ def _span(kind: str, first: int, last: int) -> int:
     return ((1 << (last - first + 1)) - 1) << (_BASES[kind] + first)
 
 
+@lru_cache(maxsize=4096)
+def numbers_of(mask: int) -> tuple[int, ...]:
+    """Returns the numbers of a mask's registers, lowest first."""
+    found = []
+    while mask:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return tuple(found)
+
+
 def register_names(mask: int) -> str:
     """Returns the names of a mask's registers, with ranges: `v3`, `v[4:7]`, `s[0:1]`, `vcc`."""
     names: list[str] = []
@@ -72,17 +84,9 @@ def register_names(mask: int) -> str:
         if mask & bits:
             names.append(text)
             mask &= ~bits
-    at = 0
-    runs: list[tuple[int, int]] = []
-    while mask:
-        skip = (mask & -mask).bit_length() - 1
-        at += skip
-        mask >>= skip
-        length = (~mask & (mask + 1)).bit_length() - 1
-        runs.append((at, at + length - 1))
-        at += length
-        mask >>= length
-    for first, last in runs:
+    for _, run in itertools.groupby(enumerate(numbers_of(mask)), lambda one: one[1] - one[0]):
+        numbers = [number for _, number in run]
+        first, last = numbers[0], numbers[-1]
         kind = "v" if first < _ACCUMULATOR else "a" if first < _SCALAR else "s"
         base = _BASES[kind]
         low, high = first - base, last - base

@@ -10,8 +10,7 @@ import pytest
 
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import find_headers
-from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource
-from tile_oracle.compiling.ck_tile.source import source_for
+from tile_oracle.compiling.ck_tile.kernel_source import CkTileSource, source_for
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem

@@ -15,8 +15,7 @@ from tile_oracle.compiling.fork_server import ForkServer
 from tile_oracle.compiling.process import CompilerProcesses
 from tile_oracle.compiling.source import source_suffix
 from tile_oracle.compiling.toolchain import INCLUDE_FOLDER
-from tile_oracle.compiling.triton.kernel_source import TritonSource, open_triton
-from tile_oracle.compiling.triton.toolchain import TritonToolchain, find_triton
+from tile_oracle.compiling.triton.kernel_source import TritonSource, TritonToolchain, find_triton, open_triton
 
 ARCH = "sm_90"
 

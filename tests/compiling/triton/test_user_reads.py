@@ -69,7 +69,7 @@ def test_a_json_file_beside_it_travels_and_counts(copy_file: Path, tmp_path: Pat
         (tmp_path / "sizes" / "scale.json").write_text(json.dumps({"scale": scale}))
         description = describe_file(copy_file, "sm_90")
         assert names(description) == ["copying.py", "sizes/scale.json"]
-        identities.add(description.identity)
+        identities.add(description.told.identity)
         images.add(image(copy_file, tmp_path / "cache"))
     assert (len(identities), len(images)) == (2, 2)
 
@@ -96,7 +96,7 @@ def test_a_module_of_pythonpath_travels_with_the_files_beside_it(
     assert names(before) == ["copying.py", "scales/__init__.py", "scales/read.py", "scales/table.txt"]
     first = image(path, tmp_path / "cache")
     (library / "table.txt").write_text("6")
-    assert describe_file(path, "sm_90").identity != before.identity
+    assert describe_file(path, "sm_90").told.identity != before.told.identity
     assert image(path, tmp_path / "cache") != first
 
 
@@ -174,11 +174,11 @@ def test_a_variable_that_it_reads_belongs_to_the_kernels(
             monkeypatch.delenv("MY_SCALE")
         found[value] = describe_file(copy_file, "sm_90")
         images.add(image(copy_file, tmp_path / "cache"))
-    assert len({one.identity for one in found.values()}) == len(images) == 3
+    assert len({one.told.identity for one in found.values()}) == len(images) == 3
     assert [one.told.environment for one in found.values()] == [{}, {"MY_SCALE": "2"}, {"MY_SCALE": "3"}]
     monkeypatch.setenv("SOMETHING_ELSE", "1")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert describe_file(copy_file, "sm_90").identity == found["3"].identity
+    assert describe_file(copy_file, "sm_90").told.identity == found["3"].told.identity
 
 
 def installed(tmp_path: Path, name: str, **modules: str) -> Path:

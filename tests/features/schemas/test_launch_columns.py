@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.pools import kernel_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.device.gpu_abi import LaunchInfo, plan_launch
 from tile_oracle.features.code_table import CodeTable
@@ -17,7 +18,6 @@ from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
-from tile_oracle.pool import kernel_pool
 
 SCHEMA = schema_named("grouped_conv_own_3")
 POOLS = {

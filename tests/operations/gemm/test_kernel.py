@@ -74,7 +74,7 @@ def test_invalid_fields_are_refused(change: dict[str, object], message: str) -> 
 
 def test_a_row_without_a_column_or_operation_is_refused() -> None:
     row = parse_gemm_name(PUBLISHED).as_row()
-    with pytest.raises(KernelError, match="needs the column warp_m"):
+    with pytest.raises(KernelError, match="gemm: the column warp_m is missing"):
         GemmKernel.from_row({k: v for k, v in row.items() if k != "warp_m"})
     with pytest.raises(KernelError, match=f"operation 'sort' is not one of {', '.join(operation_names())}"):
         kernel_from_row(row, "sort")

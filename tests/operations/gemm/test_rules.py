@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.pools import gemm_pool, kernel_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
-from tile_oracle.pool import explain_pool_of_kind, gemm_pool, kernel_pool, load_rule_set, pool_of_kind
+from tile_oracle.pool import explain_pool_of_kind, load_rule_set, pool_of_kind
 from tile_oracle.pool.kernel_filter import KernelFilter
 
 KINDS = [("gfx950", dtype, layout) for dtype in ("bf16", "fp16", "fp8") for layout in GEMM_LAYOUTS]

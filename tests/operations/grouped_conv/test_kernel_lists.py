@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.operations.grouped_conv.test_kernel import kernels
+from tests.pools import kernel_pool
 from tile_oracle.arch import load_arch
 from tile_oracle.cli import main
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.kernel_lists import instances_json
-from tile_oracle.pool import kernel_pool, load_rule_set, rules_of
+from tile_oracle.pool import load_rule_set, rules_of
 
 # ROCm/rocm-libraries (MIT): what Composable Kernel's dispatcher and tile_engine read.
 INSTANCE = {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pytest_project import Project
-from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.cli import main
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.triton.child_process import triton_folder

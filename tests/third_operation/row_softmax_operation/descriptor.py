@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from row_softmax_operation.kernel import SoftmaxKernel
 from row_softmax_operation.problem import SoftmaxProblem
-from tile_oracle.kernel.sized_operation import sized_operation
+from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operation import part
 
 SOFTMAX = sized_operation(

@@ -25,29 +25,21 @@ from tile_oracle.compiling.ck_tile.headers import CkTileHeaders
 from tile_oracle.errors import KernelError
 
 INCLUDES = (
-    "ck_tile/core.hpp",
-    "ck_tile/host/kernel_launch.hpp",
-    "ck_tile/host/stream_config.hpp",
-    "ck_tile/ops/gemm.hpp",
-    "ck_tile/ops/epilogue.hpp",
-    "ck_tile/ops/elementwise.hpp",
+    "ck_tile/core.hpp", "ck_tile/host/kernel_launch.hpp", "ck_tile/host/stream_config.hpp",
+    "ck_tile/ops/gemm.hpp", "ck_tile/ops/epilogue.hpp", "ck_tile/ops/elementwise.hpp",
     "ck_tile/ops/grouped_convolution.hpp",
-)
+)  # fmt: skip
 """The headers that a translation unit includes, in order, if they exist."""
 
 _LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/elementwise", "ops/grouped_convolution", "host")
 
 PIPELINE_CLASSES: Mapping[str, str] = {
-    "basic_v1": "GemmPipelineAGmemBGmemCRegV1",
-    "basic_v2": "GemmPipelineAGmemBGmemCRegV2",
-    "basic_async_v1": "GemmPipelineAGmemBGmemCRegAsyncV1",
-    "mem": "GemmPipelineAgBgCrMem",
-    "compv3": "GemmPipelineAgBgCrCompV3",
-    "compv4": "GemmPipelineAgBgCrCompV4",
-    "compv5": "GemmPipelineAgBgCrCompV5",
-    "compv6": "GemmPipelineAgBgCrCompV6",
+    "basic_v1": "GemmPipelineAGmemBGmemCRegV1", "basic_v2": "GemmPipelineAGmemBGmemCRegV2",
+    "basic_async_v1": "GemmPipelineAGmemBGmemCRegAsyncV1", "mem": "GemmPipelineAgBgCrMem",
+    "compv3": "GemmPipelineAgBgCrCompV3", "compv4": "GemmPipelineAgBgCrCompV4",
+    "compv5": "GemmPipelineAgBgCrCompV5", "compv6": "GemmPipelineAgBgCrCompV6",
     "comp_async": "GemmPipelineAgBgCrCompAsync",
-}
+}  # fmt: skip
 """Pipeline -> CK Tile's class. preshufflevN is left out: it needs B shuffled before the kernel runs."""
 
 CONV_KERNELS: Mapping[str, tuple[str, str]] = {
@@ -292,30 +284,16 @@ def detect(headers: CkTileHeaders) -> CkTileApi:
 
 _MOST_BASES = 20
 _COMMON = (
-    "TileGemmShape",
-    "TileGemmUniversalTraits",
-    "UniversalGemmPipelineProblem",
-    "CShuffleEpilogueProblem",
+    "TileGemmShape", "TileGemmUniversalTraits", "UniversalGemmPipelineProblem", "CShuffleEpilogueProblem",
     "CShuffleEpilogue",
-)
+)  # fmt: skip
 _PARTITIONERS = ("GemmSpatiallyLocalTilePartitioner", "GemmTile1DPartitioner")
 _NAMES = (
-    *_COMMON,
-    *_PARTITIONERS,
-    "DefaultGemm2DEpilogueProblem",
-    "DefaultGemm2DEpilogue",
-    "TileGemmTraits",
-    "GemmPipelineProblem",
-    "GemmKernel",
-    "GemmHostArgs",
-    "GroupedConvTraits",
-    "GroupedConvHostArgs",
-    "ConvParam",
-    *(name for names in CONV_KERNELS.values() for name in names),
-    *CONV_DEVICE_ARGS.values(),
-    *CONVERT,
-    "UnaryConvert",
-)
+    *_COMMON, *_PARTITIONERS, "DefaultGemm2DEpilogueProblem", "DefaultGemm2DEpilogue", "TileGemmTraits",
+    "GemmPipelineProblem", "GemmKernel", "GemmHostArgs", "GroupedConvTraits", "GroupedConvHostArgs",
+    "ConvParam", *(name for names in CONV_KERNELS.values() for name in names), *CONV_DEVICE_ARGS.values(),
+    *CONVERT, "UnaryConvert",
+)  # fmt: skip
 
 
 def _texts(headers: CkTileHeaders) -> dict[str, str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
 from tile_oracle.compiling.ck_tile.headers import CkTileHeaders, find_headers
 from tile_oracle.compiling.ck_tile.library import what_is_wrong_with_library
-from tile_oracle.compiling.ck_tile.source import source_for
-from tile_oracle.compiling.ck_tile.toolchain import CkTileToolchain, find_ck_tile_toolchain
+from tile_oracle.compiling.ck_tile.toolchain import find_ck_tile_toolchain
 from tile_oracle.compiling.isa import Isa
 from tile_oracle.compiling.kernel_source import CK_TILE, NOT_IN_SOURCE, KernelSource
 from tile_oracle.compiling.source import Headers, read_headers
+from tile_oracle.compiling.toolchain import Toolchain
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel
@@ -54,7 +54,7 @@ class CkTileSource(KernelSource):
         """Returns the translation unit without the kernel's name. The host code in it computes the launch."""
         return self.unit(kernel).replace(kernel.name, "")
 
-    def find_toolchain(self, name: str) -> CkTileToolchain:
+    def find_toolchain(self, name: str) -> Toolchain:
         return find_ck_tile_toolchain(name, self.arch, self.api.headers)
 
     def check_unchanged(self) -> None:
@@ -93,3 +93,14 @@ def adapter_headers(theirs: CkTileHeaders) -> Headers:
     ours = read_headers(data_folder("kernels") / "ck_tile")
     note = ("ck_tile.txt", f"{theirs.identity}\n{theirs.digest}\n".encode())
     return Headers(ours.folder, tuple(sorted((*ours.files, note))))
+
+
+def source_for(api: CkTileApi, kernel: Kernel) -> str:
+    """Returns the text of the kernel's translation unit.
+
+    Raises KernelError, whose message is the reason, for a kernel that this CK Tile does not have.
+    """
+    made_by = operation_named(kernel.op).ck_tile
+    if made_by is None:
+        raise KernelError(f"{kernel.op} is not adapted from CK Tile: its descriptor needs ck_tile")
+    return made_by().unit(api, kernel)

@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 from tile_oracle.compiling.ck_tile.offload_bundle import code_objects
-from tile_oracle.compiling.code_object import CodeObject, KernelFacts, read_code_object
+from tile_oracle.compiling.code_object import CodeObject, KernelFacts, inspect_binary, read_code_object
 from tile_oracle.compiling.elf import DAMAGED, FAT_SECTION, Elf
-from tile_oracle.compiling.inspect import inspect_binary
 from tile_oracle.errors import BuildError
 from tile_oracle.files.disk_errors import disk_errors_as
 

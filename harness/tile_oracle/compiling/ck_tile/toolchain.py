@@ -60,16 +60,10 @@ _HOW = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class CkTileToolchain(Toolchain):
-    """A compiler for the kernels of one CK Tile."""
-
-    headers: CkTileHeaders
-
-
-@dataclass(frozen=True, kw_only=True)
-class HipccToolchain(CkTileToolchain):
+class HipccToolchain(Toolchain):
     """ROCm's hipcc: one command for host and device."""
 
+    headers: CkTileHeaders
     compiler: Path
 
     def _flags(self, isa: Isa) -> tuple[str, ...]:
@@ -90,12 +84,13 @@ class HipccToolchain(CkTileToolchain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WheelToolchain(CkTileToolchain):
+class WheelToolchain(Toolchain):
     """The ziglang wheel's clang with HIP headers from a folder. g++ links the host part.
 
     The library resolves HIP functions from the process that loads it.
     """
 
+    headers: CkTileHeaders
     wheel: ZigWheel
     linker: Path
     made: Path
@@ -133,7 +128,7 @@ class WheelToolchain(CkTileToolchain):
 
 def find_ck_tile_toolchain(
     name: str, arch: str, headers: CkTileHeaders, environment: Mapping[str, str] | None = None
-) -> CkTileToolchain:
+) -> Toolchain:
     """Finds a toolchain for CK Tile's kernels by name: auto, hipcc, ziglang, or the path of a hipcc.
 
     auto prefers hipcc and falls back to the wheel with its header folder. Raises BuildError, which says what
@@ -175,15 +170,11 @@ def _hipcc_toolchain(compiler: Path, name: str, arch: str, headers: CkTileHeader
         said = lines[0][:80] if lines else ""
         raise BuildError(f"toolchain {name!r} is not hipcc: its --version prints {said!r}; {_HOW}")
     version = version_number(hip, name)
-    return HipccToolchain(
-        name=name,
-        version=version,
-        identity=f"hipcc {version}, {headers.identity}",
-        fingerprint=f"{'; '.join(lines[:3])}; {headers.digest}",
-        arch=arch,
-        headers=headers,
-        compiler=compiler,
+    identity, fingerprint = (
+        f"hipcc {version}, {headers.identity}",
+        f"{'; '.join(lines[:3])}; {headers.digest}",
     )
+    return HipccToolchain(name, version, identity, fingerprint, arch=arch, headers=headers, compiler=compiler)
 
 
 def _wheel(arch: str, headers: CkTileHeaders, environment: Mapping[str, str]) -> WheelToolchain:
@@ -193,30 +184,16 @@ def _wheel(arch: str, headers: CkTileHeaders, environment: Mapping[str, str]) ->
         contents = (made / MADE).read_bytes()
     except OSError:
         contents = b""
-    missing = [
-        what
-        for what, there in (
-            ("the ziglang wheel", folder is not None),
-            ("g++ (its C++ headers, and to link)", linker is not None),
-            (f"HIP's headers in {made}", bool(contents)),
-        )
-        if not there
-    ]
-    if missing or folder is None or linker is None:
-        raise BuildError(
-            f"no compiler for CK Tile was found: no hipcc, and without {', '.join(missing)}; {_HOW}"
-        )
+    needed = {
+        "the ziglang wheel": folder, "g++ (its C++ headers, and to link)": linker,
+        f"HIP's headers in {made}": contents,
+    }  # fmt: skip
+    if folder is None or linker is None or not contents:
+        missing = ", ".join(what for what, there in needed.items() if not there)
+        raise BuildError(f"no compiler for CK Tile was found: no hipcc, and without {missing}; {_HOW}")
     wheel = zig_wheel(folder)
     gcc = version_number(ask_compiler(linker, "--version").partition("\n")[0], linker)
     identity, read = f"{wheel.identity}, {headers.identity}", hashlib.sha256(contents).hexdigest()
-    return WheelToolchain(
-        name="ziglang",
-        version=wheel.version,
-        identity=identity,
-        fingerprint=f"{identity}; {wheel.first_line}; g++ {gcc}; {read}; {headers.digest}",
-        arch=arch,
-        headers=headers,
-        wheel=wheel,
-        linker=Path(linker),
-        made=made,
-    )
+    fingerprint = f"{identity}; {wheel.first_line}; g++ {gcc}; {read}; {headers.digest}"
+    told = ("ziglang", wheel.version, identity, fingerprint)
+    return WheelToolchain(*told, arch=arch, headers=headers, wheel=wheel, linker=Path(linker), made=made)

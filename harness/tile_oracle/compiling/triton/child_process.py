@@ -55,9 +55,8 @@ def child_command(program: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-E", "-c", start + run, *arguments)
 
 
-def ask_child(program: str, file: Path, *arguments: str, what: str) -> Mapping[str, Any]:
-    """Returns the answer of a program about a user's file, a JSON object in the file that is its last
-    argument.
+def ask_child(file: Path, question: Path, what: str) -> Mapping[str, Any]:
+    """Returns the answer of `describe` to a question about a user's file, a JSON object.
 
     what: the user's file, for messages. Raises BuildError with one line.
     """
@@ -65,7 +64,7 @@ def ask_child(program: str, file: Path, *arguments: str, what: str) -> Mapping[s
         work = Path(name)
         answer = work / "answer.json"
         ended = CompilerProcesses().run(
-            child_command(program, str(file), *arguments, str(answer)), work, _TIMEOUT_S
+            child_command("describe", str(file), str(question), str(answer)), work, _TIMEOUT_S
         )
         try:
             if answer.stat().st_size > _MOST_ANSWER_BYTES:

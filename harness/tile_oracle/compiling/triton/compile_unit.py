@@ -18,7 +18,7 @@ from typing import Any
 from tile_oracle.compiling.triton.user_file import FileFailure, import_declarations, jit_function, one_line
 from tile_oracle.errors import HarnessError
 from tile_oracle.triton.archive import write_archive
-from tile_oracle.triton.dtypes import LANGUAGE
+from tile_oracle.triton.views import LANGUAGE
 
 # With line information the binary would depend on the name of the work folder.
 SETTINGS = {"TRITON_DEFAULT_FP_FUSION": "1", "TRITON_DISABLE_LINE_INFO": "1"}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tile_oracle.compiling.source import Headers
 from tile_oracle.compiling.triton.child_process import ask_child, triton_version
@@ -26,7 +26,7 @@ from tile_oracle.triton.expression import Tree, checked
 DESCRIPTION = "triton.json"
 """The file of a prebuilt folder that describes its kernels, for machines without Triton."""
 
-_FORMAT = "tile-oracle triton kernels 1"
+_FORMAT: Final = "tile-oracle triton kernels 1"
 _MOST_FILES, _MOST_FILE_BYTES = 1000, 16 << 20
 _UNUSABLE = "its process left an answer that cannot be used"
 _FIX = "name a Python file of kernels, or make the folder with `tile-oracle build --kernels FILE`"
@@ -55,10 +55,13 @@ class Told:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Written(Told):
-    """What a prebuilt folder has of it."""
+class Described(Told):
+    """What a prebuilt folder has of it, but for `environment` and `files`.
 
-    format: Literal["tile-oracle triton kernels 1"]
+    identity: hash of files, variables, Triton's version and architecture.
+    """
+
+    format: Literal["tile-oracle triton kernels 1"] = _FORMAT
     name: str
     arch: str
     triton: str
@@ -69,17 +72,11 @@ class _Written(Told):
 class Description:
     """The kernels of a file. units: kernel -> its specification (tile_oracle.compiling.triton.specify).
 
-    told: what else the child process says. headers: the user's files, as they were when they were described;
-    without files in a prebuilt folder.
-    identity: hash of files, variables, Triton's version and architecture.
+    headers: the user's files, as they were when they were described; without files in a prebuilt folder.
     """
 
-    name: str
-    arch: str
-    triton: str
-    identity: str
+    told: Described
     headers: Headers
-    told: Told
     units: Mapping[Kernel, Mapping[str, Any]]
 
     @cached_property
@@ -97,17 +94,7 @@ class Description:
 
     def write(self, folder: Path) -> None:
         """Writes the description into a prebuilt folder."""
-        told = {
-            "format": _FORMAT,
-            "name": self.name,
-            "arch": self.arch,
-            "triton": self.triton,
-            "identity": self.identity,
-            "left_out": self.told.left_out,
-            "pruned": self.told.pruned,
-            "kept": self.told.kept,
-            "kernels": {kernel.name: unit for kernel, unit in self.units.items()},
-        }
+        told = {name: one for name, one in vars(self.told).items() if name not in ("environment", "files")}
         with disk_errors_as(BuildError, f"{folder} cannot be written"):
             write_atomically(folder / DESCRIPTION, json.dumps(told, sort_keys=True).encode())
 
@@ -117,10 +104,11 @@ def describe_file(path: Path, arch: str) -> Description:
     version = triton_version()
     before = _read(path)
     with tempfile.TemporaryDirectory(prefix="tile-oracle-") as name:
-        surroundings = Path(name) / "surroundings.json"
+        question = Path(name) / "question.json"
         folders = [str(Path(one).absolute()) for one in os.environ.get("PYTHONPATH", "").split(":") if one]
-        surroundings.write_text(json.dumps({"environment": dict(os.environ), "path": folders}), "utf-8")
-        answer = ask_child("describe", path, arch, str(surroundings), what=path.name)
+        asked = {"arch": arch, "environment": dict(os.environ), "path": folders}
+        question.write_text(json.dumps(asked), "utf-8")
+        answer = ask_child(path, question, what=path.name)
     told = typed(answer, Told, path.name, BuildError, _UNUSABLE)
     files = _files(path, told.files)
     if dict(files)[path.name] != before:
@@ -129,7 +117,8 @@ def describe_file(path: Path, arch: str) -> Description:
     variables = sorted(f"{name}={value}" for name, value in told.environment.items())
     parts = [_FORMAT, version, arch, headers.digest, *variables]
     identity = hashlib.sha256("".join(f"{part}\n" for part in parts).encode()).hexdigest()
-    return _description(told, path.name, arch, version, headers, identity, path.name)
+    described = Described(**vars(told), name=path.name, arch=arch, triton=version, identity=identity)
+    return _description(described, headers, path.name)
 
 
 def is_described(folder: Path) -> bool:
@@ -140,15 +129,13 @@ def is_described(folder: Path) -> bool:
 def read_description(folder: Path, arch: str) -> Description:
     """Returns the description in a prebuilt folder. Raises BuildError."""
     path = folder / DESCRIPTION
-    told = typed(read_object(path, BuildError, _FIX), _Written, path, BuildError, _FIX)
+    told = typed(read_object(path, BuildError, _FIX), Described, path, BuildError, _FIX)
     if told.arch != arch:
         raise BuildError(f"{folder} holds kernels for {told.arch}, not for {arch}")
-    return _description(told, told.name, arch, told.triton, Headers(folder, ()), told.identity, str(path))
+    return _description(told, Headers(folder, ()), str(path))
 
 
-def _description(
-    told: Told, name: str, arch: str, version: str, headers: Headers, identity: str, where: str
-) -> Description:
+def _description(told: Described, headers: Headers, where: str) -> Description:
     try:
         units = {parse_kernel_name(kernel): unit for kernel, unit in told.kernels.items()}
         for unit in units.values():
@@ -157,8 +144,8 @@ def _description(
         raise BuildError(f"{where}: its description cannot be used ({error})") from None
     if not units:
         why = f": {told.left_out[0][1]}" if told.left_out else ""
-        raise NoKernelsError(f"{where} has no kernel for {arch}{why}")
-    return Description(name, arch, version, identity, headers, told, units)
+        raise NoKernelsError(f"{where} has no kernel for {told.arch}{why}")
+    return Description(told, headers, units)
 
 
 def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
@@ -166,15 +153,12 @@ def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
     with tempfile.TemporaryDirectory(prefix="tile-oracle-") as name:
         folder, question = Path(name) / "files", Path(name) / "question.json"
         description.headers.write(folder)
-        asked = {
-            "arch": description.arch,
-            "problems": [problem.id for problem in problems],
-            "environment": description.told.environment,
-        }
+        about, ids = description.told, [problem.id for problem in problems]
+        asked = {"arch": about.arch, "problems": ids, "environment": about.environment}
         question.write_text(json.dumps(asked), "utf-8")
-        told = ask_child("prune", folder / description.name, str(question), what=description.name)
-    for number, of_problem in typed(told, Kept, description.name, BuildError, _UNUSABLE).items():
-        description.told.kept.setdefault(number, {}).update(of_problem)
+        told = ask_child(folder / about.name, question, what=about.name)
+    for number, of_problem in typed(told, Kept, about.name, BuildError, _UNUSABLE).items():
+        about.kept.setdefault(number, {}).update(of_problem)
 
 
 def _files(path: Path, places: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TypeVar
 
+from tile_oracle.compiling.gpu_toolchain import ASSEMBLY
 from tile_oracle.compiling.isa import GPU_TARGETS, Isa
 from tile_oracle.compiling.kernel_source import TRITON, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
-from tile_oracle.compiling.triton.child_process import HOW_TO_GET_TRITON
+from tile_oracle.compiling.toolchain import INCLUDE_FOLDER, Toolchain
+from tile_oracle.compiling.triton.child_process import HOW_TO_GET_TRITON, child_command, triton_version
 from tile_oracle.compiling.triton.description import Description, ask_pruning, describe_file, read_description
-from tile_oracle.compiling.triton.toolchain import TritonToolchain, find_interpreter, find_triton
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import parse_named_kernel
 from tile_oracle.pool import list_of_kernels
 from tile_oracle.problem import Kind, Problem
-from tile_oracle.triton.archive import read_archive
+from tile_oracle.triton.archive import SUFFIX, read_archive
 from tile_oracle.triton.expression import ExpressionError, evaluate, names_in
 from tile_oracle.triton.views import COMPUTE_UNITS, values_of
 
@@ -35,11 +38,11 @@ class TritonSource(KernelSource):
         """prebuilt_only: there is only a folder of binaries. interpreted: the kernels are not compiled, but
         run in Triton's interpreter."""
         self.description, self.prebuilt_only, self._interpreted = description, prebuilt_only, interpreted
-        self.arch, self.headers = description.arch, description.headers
+        self.arch, self.headers = description.told.arch, description.headers
 
     @property
     def identity(self) -> str:
-        return self.description.identity
+        return self.description.told.identity
 
     @cached_property
     def _pools(self) -> dict[Kind, tuple[Kernel, ...]]:
@@ -85,7 +88,7 @@ class TritonSource(KernelSource):
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         if kernel not in self.description.units:
-            return f"{kernel.name} is not declared in {self.description.name}"
+            return f"{kernel.name} is not declared in {self.description.told.name}"
         if kernel.kind != problem.kind:
             return None
         unit = self.description.units[kernel]
@@ -105,7 +108,7 @@ class TritonSource(KernelSource):
 
     def unit(self, kernel: Kernel) -> str:
         if kernel not in self.description.units:
-            raise KernelError(f"{kernel.name} is not declared in {self.description.name}")
+            raise KernelError(f"{kernel.name} is not declared in {self.description.told.name}")
         return self.description.unit(kernel)
 
     def find_toolchain(self, name: str) -> TritonToolchain:
@@ -164,3 +167,58 @@ def open_interpreted(arch: str, argument: str) -> TritonSource:
 def shipped_file() -> Path:
     """Returns the file of the kernels that ship."""
     return data_folder("kernels") / "triton" / "shipped.py"
+
+
+class TritonToolchain(Toolchain):
+    """The installed Triton."""
+
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
+        return ("--fp-fusion", "--no-line-info")
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        unit, *rest = self.forked(source, output)
+        return (child_command("compile_unit", unit, INCLUDE_FOLDER, *rest),)
+
+    def forked(self, source: str, output: str) -> tuple[str, ...]:
+        return (source, output, *((ASSEMBLY,) if self.arch.startswith("gfx") else ()))
+
+    def server(self) -> tuple[str, ...]:
+        return child_command("serve_forks")
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the assembly of all launches, one after another."""
+        return child_command("compile_unit", source, INCLUDE_FOLDER, f"kernel{self.suffix}", output)
+
+
+_T = TypeVar("_T", bound=TritonToolchain)
+
+
+class Packing(TritonToolchain):
+    """Compiles nothing: Triton's interpreter needs the specification and the user's files."""
+
+    def _flags(self, isa: Isa) -> tuple[str, ...]:
+        return ()
+
+    def server(self) -> tuple[str, ...]:
+        return ()
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        return ((sys.executable, "-P", "-E", "-m", "zipfile", "-c", output, source, INCLUDE_FOLDER),)
+
+
+def find_interpreter(arch: str) -> Packing:
+    """The installed Triton's interpreter. Raises BuildError when there is none."""
+    return _installed(Packing, arch, "'s interpreter")
+
+
+def find_triton(name: str, arch: str) -> TritonToolchain:
+    """The installed Triton. Raises BuildError when there is none, or `name` is another toolchain."""
+    if name not in ("auto", "triton"):
+        raise BuildError(f"toolchain {name!r} does not compile Triton kernels: leave --toolchain out")
+    return _installed(TritonToolchain, arch)
+
+
+def _installed(made: type[_T], arch: str, part: str = "") -> _T:
+    version = triton_version()
+    told = f"triton {version}{part}"
+    return made("triton", version, told, told, arch=arch, suffix=SUFFIX)

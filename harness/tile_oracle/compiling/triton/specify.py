@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.compiling.triton.user_file import FileFailure, jit_function, one_line
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.kernel.named import NamedKernel, Value
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.triton.declare import Constraint, Declaration, Launch
-from tile_oracle.triton.dtypes import POINTED
 from tile_oracle.triton.expression import Expression, Tree, is_multiple, names_in, text_of, tree_of
-from tile_oracle.triton.views import WORKSPACE, Pointer, ProblemView, not_said, numbers_of
+from tile_oracle.triton.views import POINTED, WORKSPACE, Pointer, ProblemView, not_said, numbers_of
 
 SOURCE = "triton"
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")

@@ -54,32 +54,15 @@ class Result(ctypes.Structure):
 
 
 _INTERFACE = Interface(
-    "cublasLt",
-    _COMPUTE_32F,
-    keep=0,
-    transpose=1,
-    desc_trans=(3, 4),
-    scales=(17, 18),
-    scale_modes=(31, 32),
-    batch=(5, 6),
-    epilogue=7,
-    bias=(8, 10),
-    not_supported=15,
-    result=Result,
-    statuses="GetStatusName",
-)
+    "cublasLt", _COMPUTE_32F, keep=0, transpose=1, desc_trans=(3, 4), scales=(17, 18), scale_modes=(31, 32),
+    batch=(5, 6), epilogue=7, bias=(8, 10), not_supported=15, result=Result, statuses="GetStatusName",
+)  # fmt: skip
 
 CONFIGURATION: Mapping[str, tuple[int, Any, int]] = {
-    "id": (0, c_int32, -1),
-    "tile": (1, c_uint32, 0),
-    "stages": (6, c_uint32, 0),
-    "split_k": (2, c_int32, 1),
-    "reduction": (3, c_uint32, 0),
-    "swizzle": (4, c_uint32, 0),
-    "custom": (5, c_uint32, 0),
-    "inner": (7, c_uint16, 0),
-    "cluster": (8, c_uint16, 0),
-}
+    "id": (0, c_int32, -1), "tile": (1, c_uint32, 0), "stages": (6, c_uint32, 0),
+    "split_k": (2, c_int32, 1), "reduction": (3, c_uint32, 0), "swizzle": (4, c_uint32, 0),
+    "custom": (5, c_uint32, 0), "inner": (7, c_uint16, 0), "cluster": (8, c_uint16, 0),
+}  # fmt: skip
 """Word in an algorithm's name -> attribute, its type, and the value that a name leaves out."""
 
 _V, _I, _S = c_void_p, c_int, c_size_t
@@ -132,17 +115,8 @@ class CublasLt(BlasLt):
         self.calls("MatmulAlgoGetIds", self.handle, _COMPUTE_32F, R_32F, *types, most, found, byref(count))
         return tuple(sorted(found[: count.value]))
 
-    def capability(self, algorithm: Algorithm, number: int) -> int:
-        """Returns a capability that is one number, 0 where the version does not know it."""
-        value, written = c_uint32(), c_size_t()
-        code = self.calls.status(
-            "MatmulAlgoCapGetAttribute",
-            *(byref(algorithm), number, byref(value), ctypes.sizeof(value), byref(written)),
-        )
-        return 0 if code else value.value
-
     def capabilities(self, algorithm: Algorithm, number: int) -> tuple[int, ...]:
-        """Returns a capability that is a list; (0,), which means undefined, where it is empty."""
+        """Returns a capability, one number or several; (0,), which means undefined, where there is none."""
         written = c_size_t()
         ask = "MatmulAlgoCapGetAttribute"
         if self.calls.status(ask, byref(algorithm), number, None, 0, byref(written)) or not written.value:
@@ -154,16 +128,12 @@ class CublasLt(BlasLt):
 
     def limits(self, algorithm: Algorithm) -> AlgorithmLimits:
         """Returns what an initialized algorithm can be configured to."""
-        one, several = self.capability, self.capabilities
-        return AlgorithmLimits(
-            several(algorithm, _CAP_TILES),
-            several(algorithm, _CAP_STAGES),
-            bool(one(algorithm, _CAP_SPLIT_K)),
-            one(algorithm, _CAP_REDUCTIONS),
-            one(algorithm, _CAP_SWIZZLE),
-            one(algorithm, _CAP_CUSTOM),
-            all(one(algorithm, number) <= _ALIGNMENT_BYTES for number in _CAP_ALIGNMENTS),
-        )
+        tiles, stages = (self.capabilities(algorithm, number) for number in (_CAP_TILES, _CAP_STAGES))
+        of_one = (_CAP_SPLIT_K, _CAP_REDUCTIONS, _CAP_SWIZZLE, _CAP_CUSTOM, *_CAP_ALIGNMENTS)
+        splits, *numbers = (self.capabilities(algorithm, number)[0] for number in of_one)
+        reductions, swizzle, custom, *alignments = numbers
+        aligned = max(alignments) <= _ALIGNMENT_BYTES
+        return AlgorithmLimits(tiles, stages, bool(splits), reductions, swizzle, custom, aligned)
 
     def configured(self, algorithm: Algorithm, **values: int) -> Algorithm | None:
         """Returns a copy with these values of CONFIGURATION; None where the library does not take one."""

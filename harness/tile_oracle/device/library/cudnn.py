@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, byref, c_bool, c_float, c_int, c_int64, c_void_p
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,38 +67,12 @@ RANKINGS = (3, 1, 2)
 _MOST_CHOICES = 64
 
 KNOBS: Mapping[int, str] = {
-    1: "swizzle",
-    2: "tile_size",
-    4: "edge",
-    11: "multiply",
-    12: "split_k_buf",
-    13: "tile_k",
-    14: "stages",
-    15: "reduction",
-    17: "split_k_slices",
-    18: "index",
-    23: "filter",
-    24: "kernel",
-    25: "workspace",
-    27: "cluster_m",
-    28: "cluster_n",
-    29: "block",
-    30: "occupancy",
-    31: "array",
-    33: "split_columns",
-    34: "tile_rows",
-    35: "tile_columns",
-    36: "load",
-    37: "workgroups",
-    38: "stream_k",
-    39: "split_p_slices",
-    40: "tile_m",
-    41: "tile_n",
-    42: "warps",
-    43: "swap",
-    44: "tma_in",
-    45: "tma_out",
-}
+    1: "swizzle", 2: "tile_size", 4: "edge", 11: "multiply", 12: "split_k_buf", 13: "tile_k", 14: "stages",
+    15: "reduction", 17: "split_k_slices", 18: "index", 23: "filter", 24: "kernel", 25: "workspace",
+    27: "cluster_m", 28: "cluster_n", 29: "block", 30: "occupancy", 31: "array", 33: "split_columns",
+    34: "tile_rows", 35: "tile_columns", 36: "load", 37: "workgroups", 38: "stream_k", 39: "split_p_slices",
+    40: "tile_m", 41: "tile_n", 42: "warps", 43: "swap", 44: "tma_in", 45: "tma_out",
+}  # fmt: skip
 """cudnnBackendKnobType_t -> its word in an algorithm's name."""
 
 Choices = tuple[tuple[int, int], ...]
@@ -132,16 +107,9 @@ class Descriptor:
         return int(value.value)
 
     def fill(self, attribute: int, into: Sequence[Descriptor]) -> int:
-        """Fills descriptors with those of an attribute, and returns how many were filled."""
+        """Fills descriptors with those of an attribute, and returns how many it has."""
         count, array = c_int64(), (c_void_p * len(into))(*(one.handle for one in into))
-        asked = (attribute, DESCRIPTOR, len(into), byref(count), array)
-        self._calls("BackendGetAttribute", self.handle, *asked)
-        return min(count.value, len(into))
-
-    def count(self, attribute: int) -> int:
-        """Returns how many descriptors an attribute has."""
-        count = c_int64()
-        asked = (attribute, DESCRIPTOR, 0, byref(count), None)
+        asked = (attribute, DESCRIPTOR, len(into), byref(count), array if into else None)
         self._calls("BackendGetAttribute", self.handle, *asked)
         return count.value
 
@@ -232,7 +200,7 @@ class Graph:
         configurations: list[Descriptor] = []
         try:
             heuristic.finalized((201, DESCRIPTOR, self.graph.handle), (200, _HEURISTIC, mode))
-            count = heuristic.count(202)
+            count = heuristic.fill(202, [])
             configurations = [self._library.descriptor(_CONFIGURATION) for _ in range(count)]
             filled = heuristic.fill(202, configurations) if configurations else 0
             return [self._read(one) for one in configurations[:filled]]
@@ -311,40 +279,35 @@ class Convolution(Graph):
         self.graph = self._graph_of(operation)
 
 
+@dataclass(frozen=True)
 class Plan:
-    """An execution plan. `close` destroys it."""
+    """An execution plan. `close` destroys it. kept: its descriptors. scalars: the numbers that the graph
+    takes by value, by tensor."""
 
-    def __init__(
-        self,
-        library: Cudnn,
-        plan: Descriptor,
-        kept: Sequence[Descriptor],
-        workspace_bytes: int,
-        scalars: Mapping[int, Any],
-    ) -> None:
-        """scalars: the numbers that the graph takes by value, by tensor."""
-        self._library, self._plan, self._kept = library, plan, list(kept)
-        self.workspace_bytes = workspace_bytes
-        self._scalars = dict(scalars)
+    library: Cudnn
+    plan: Descriptor
+    kept: list[Descriptor]
+    workspace_bytes: int
+    scalars: Mapping[int, Any]
 
     def pack(self, addresses: Sequence[int], workspace: int) -> Descriptor:
         """Returns the addresses of the operands, the result and the workspace, for `start`."""
-        pack = self._library.descriptor(_PACK)
-        self._kept.append(pack)
+        pack = self.library.descriptor(_PACK)
+        self.kept.append(pack)
         return pack.finalized(
-            (1000, INT64, *range(len(addresses)), *self._scalars),
-            (1001, _POINTER, *addresses, *map(addressof, self._scalars.values())),
+            (1000, INT64, *range(len(addresses)), *self.scalars),
+            (1001, _POINTER, *addresses, *map(addressof, self.scalars.values())),
             (1003, _POINTER, workspace),
         )
 
     def start(self, pack: Descriptor, stream: int) -> None:
         """Starts a run on a stream. Raises LibraryFailure."""
-        self._library.use_stream(stream)
-        self._library.calls("BackendExecute", self._library.handle, self._plan.handle, pack.handle)
+        self.library.use_stream(stream)
+        self.library.calls("BackendExecute", self.library.handle, self.plan.handle, pack.handle)
 
     def close(self) -> None:
         """Destroys its descriptors."""
-        for one in reversed(self._kept):
+        for one in reversed(self.kept):
             one.close()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.blaslt import BlasLt, Interface, Product, result_of
 from tile_oracle.device.library.calls import Prepared
-from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
+from tile_oracle.libraries.offers import WORKSPACE_BYTES, ProblemOffers
 from tile_oracle.problem import Problem
 
 _PREF_WORKSPACE = 1
@@ -34,29 +34,15 @@ class _Result(ctypes.Structure):
     _fields_ = result_of(_Algorithm)
 
 
+_STATUSES = {
+    1: "NOT_INITIALIZED", 2: "ALLOC_FAILED", 3: "INVALID_VALUE", 5: "EXECUTION_FAILED", 6: "INTERNAL_ERROR",
+    7: "NOT_SUPPORTED", 8: "ARCH_MISMATCH",
+}  # fmt: skip
 _INTERFACE = Interface(
-    "hipblasLt",
-    2,
-    keep=111,
-    transpose=112,
-    desc_trans=(0, 1),
-    scales=(5, 6),
-    scale_modes=(31, 32),
-    batch=(0, 1),
-    epilogue=2,
-    bias=(3, None),
-    not_supported=7,
-    result=_Result,
-    statuses={
-        1: "HIPBLAS_STATUS_NOT_INITIALIZED",
-        2: "HIPBLAS_STATUS_ALLOC_FAILED",
-        3: "HIPBLAS_STATUS_INVALID_VALUE",
-        5: "HIPBLAS_STATUS_EXECUTION_FAILED",
-        6: "HIPBLAS_STATUS_INTERNAL_ERROR",
-        7: "HIPBLAS_STATUS_NOT_SUPPORTED",
-        8: "HIPBLAS_STATUS_ARCH_MISMATCH",
-    },
-)
+    "hipblasLt", 2, keep=111, transpose=112, desc_trans=(0, 1), scales=(5, 6), scale_modes=(31, 32),
+    batch=(0, 1), epilogue=2, bias=(3, None), not_supported=7, result=_Result,
+    statuses={number: f"HIPBLAS_STATUS_{name}" for number, name in _STATUSES.items()},
+)  # fmt: skip
 
 
 class HipblasLt(BlasLt):
@@ -107,8 +93,5 @@ def name_of(algorithm: bytes) -> str:
 def offers_for(library: HipblasLt, product: HipProduct, most: int) -> ProblemOffers:
     """Returns the first `most` of the library's ranking."""
     found = {name_of(algorithm): (algorithm, needed) for algorithm, needed in product.ranked.items()}
-    offers = (
-        Offer(name, algorithm.hex(), needed, rank)
-        for rank, (name, (algorithm, needed)) in enumerate(list(found.items())[:most])
-    )
-    return ProblemOffers.of(offers, len(found))
+    ranking = ((name, algorithm.hex(), needed) for name, (algorithm, needed) in found.items())
+    return ProblemOffers.ranked("hipblaslt", ranking, most)

@@ -17,9 +17,8 @@ from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, CublasProdu
 from tile_oracle.device.library.cudnn import Cudnn, of_data
 from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
-from tile_oracle.libraries.algorithm_file import AlgorithmFile
 from tile_oracle.libraries.libraries import LIBRARIES
-from tile_oracle.libraries.offers import WORKSPACE_BYTES, ProblemOffers
+from tile_oracle.libraries.offers import WORKSPACE_BYTES, AlgorithmFile, ProblemOffers
 from tile_oracle.problem import Problem
 
 

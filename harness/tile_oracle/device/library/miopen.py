@@ -14,7 +14,7 @@ from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.calls import Calls, Prepared, StreamLibrary, channels_second
-from tile_oracle.libraries.offers import WORKSPACE_BYTES, Offer, ProblemOffers
+from tile_oracle.libraries.offers import ProblemOffers
 from tile_oracle.problem import Problem
 
 _TYPES: Mapping[str, int] = {"fp16": 0, "fp32": 1, "bf16": 5}
@@ -167,9 +167,5 @@ def _integers(values: Sequence[int]) -> Any:
 
 def offers_for(library: Miopen, convolution: MiopenConvolution, most: int) -> ProblemOffers:
     """Returns the first `most` solutions. Raises LibraryFailure."""
-    found = convolution.solutions()
-    fitting = [one for one in found if one[1] <= WORKSPACE_BYTES["miopen"]]
-    offers = (
-        Offer(f"s{number}", str(number), needed, rank) for rank, (number, needed) in enumerate(fitting[:most])
-    )
-    return ProblemOffers.of(offers, len(found), len(found) - len(fitting))
+    found = ((f"s{number}", str(number), needed) for number, needed in convolution.solutions())
+    return ProblemOffers.ranked("miopen", found, most)

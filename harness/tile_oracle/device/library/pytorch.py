@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.device.library.calls import LibraryFailure, Prepared
-from tile_oracle.libraries.offers import Offer, ProblemOffers
+from tile_oracle.libraries.offers import ProblemOffers
 
 CALL = "torch._grouped_mm"
 _STORED = {2: "<i2", 4: "<i4"}
@@ -104,4 +104,4 @@ def grouped(
 
 def offers_for(library: Pytorch, product: GroupedProduct, most: int) -> ProblemOffers:
     """Returns the one algorithm that there is."""
-    return ProblemOffers.of([Offer("grouped_mm", "", 0, 0)], 1)
+    return ProblemOffers.ranked("torch", [("grouped_mm", "", 0)], most)

@@ -8,9 +8,7 @@ from ctypes import c_char_p, c_int, c_void_p
 
 from tile_oracle.device.runtime.driver import HIP, DeviceProperties, Driver, RuntimeMissing, symbols_of
 from tile_oracle.device.runtime.settings import Setting
-
-LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
-"""The unversioned name comes with ROCm's development packages, the others with its runtime packages."""
+from tile_oracle.targets.gpu_presence import HIP_NAMES
 
 _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
 _OF_STREAM = ("hipStreamGetAttribute", "hipStreamSetAttribute")
@@ -68,7 +66,7 @@ class HipDriver(Driver):
 
 def open_hip(index: int = 0, library: str | None = None) -> HipDriver:
     """Opens a device. Raises RuntimeMissing without the library, RuntimeFailure without a device."""
-    names = (library,) if library is not None else LIBRARIES
+    names = (library,) if library is not None else HIP_NAMES
     failures: list[str] = []
     for name in names:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.kernel.sized_operation import sized_operation
+from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operations.attention.kernel import AttentionKernel
 from tile_oracle.operations.attention.problem import ATTENTION_DTYPES, HEAD_DIMS, AttentionProblem
 

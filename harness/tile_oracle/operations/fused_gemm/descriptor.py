@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.kernel.sized_operation import sized_operation
+from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
 from tile_oracle.operations.fused_gemm.kernel import FusedGemmKernel
 from tile_oracle.operations.fused_gemm.problem import DTYPES, FusedGemmProblem

@@ -1,4 +1,4 @@
-"""GEMMs of CK Tile (see `tile_oracle.operation.ck_tile`)."""
+"""GEMMs of CK Tile (see `tile_oracle.operation.descriptor`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translation units of GEMMs on GPUs (see `tile_oracle.operation.gpu_source`)."""
+"""Translation units of GEMMs on GPUs (see `tile_oracle.operation.descriptor`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tile_oracle.arch import load_arch
-from tile_oracle.arch.fp8 import fp8_refusal
+from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import RESULT_DTYPES
 

@@ -1,4 +1,4 @@
-"""Launches of GEMM kernels on GPUs (see `tile_oracle.operation.on_gpu`)."""
+"""Launches of GEMM kernels on GPUs (see `tile_oracle.operation.on_device`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grouped convolutions of CK Tile (see `tile_oracle.operation.ck_tile`)."""
+"""Grouped convolutions of CK Tile (see `tile_oracle.operation.descriptor`)."""
 
 from __future__ import annotations
 

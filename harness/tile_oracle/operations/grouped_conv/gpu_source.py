@@ -1,4 +1,4 @@
-"""Translation units of convolutions on GPUs (see `tile_oracle.operation.gpu_source`)."""
+"""Translation units of convolutions on GPUs (see `tile_oracle.operation.descriptor`)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.fields import PIPELINE_NAME, TiledKernel, shortened, triple, triple_of
+from tile_oracle.kernel.fields import PIPELINE_NAME, TiledKernel, triple, triple_of
+from tile_oracle.operation.flat import shortened
 from tile_oracle.operation.search_axes import sizes
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 

@@ -16,14 +16,12 @@ from typing import Any
 from tile_oracle.arch import known_archs
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.files.json_tree import JsonTree
-from tile_oracle.kernel.other_kernels import other_kernel
+from tile_oracle.kernel.named import other_kernel
 from tile_oracle.operation.descriptor import RuleBlock
-from tile_oracle.operation.kernel_lists import INSTANCES, KernelList
 from tile_oracle.operations.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
 from tile_oracle.operations.grouped_conv.rules import ConvRuleBlock, VectorRule
 from tile_oracle.pool.ck_builder_line import BuilderLine
-from tile_oracle.pool.named_kernels import NamedKernels
-from tile_oracle.pool.rule_parts import TileRule
+from tile_oracle.pool.rule_parts import INSTANCES, NamedKernels, RuleSet, TileRule
 
 _DIRECTIONS = {
     "forward": "forward", "fwd": "forward", "bwd_data": "bwd_data", "backward_data": "bwd_data",
@@ -45,8 +43,8 @@ _STREAM_K, _OF_STREAM_K = "streamk_enabled", ("streamk_reduction_strategy", "str
 """Whether tiles are shared among workgroups, and how: false is the kernel without these keys."""
 
 
-def read_kernel_list(tree: JsonTree) -> KernelList:
-    """Reads an instance list. Raises RuleError."""
+def read_kernel_list(tree: JsonTree, name: str) -> RuleSet:
+    """Returns the set of an instance list. Raises RuleError."""
     top = tree.known_members(("variant", "ndim_spatial", "datatype", INSTANCES), ("layout",))
     ndim = top["ndim_spatial"].integer(2)
     if ndim not in _LAYOUTS:
@@ -72,7 +70,10 @@ def read_kernel_list(tree: JsonTree) -> KernelList:
         first = f": {left_out[0][0]}: {left_out[0][1]}" if left_out else ""
         raise top[INSTANCES].error(f"no instance is a kernel{first}")
     about = f"{len(blocks)} instances of {kind['direction']} {kind['dtype']} {ndim}D"
-    return KernelList(about, tuple(blocks), tuple(left_out))
+    shown = (f"  {place}: {reason}" for place, reason in left_out[:5])
+    total = len(blocks) + len(left_out)
+    notes = (f"{len(left_out)} of {total} instances were left out, the first:", *shown) if left_out else ()
+    return RuleSet(name, about, {"grouped_conv": tuple(blocks)}, notes, tuple(left_out))
 
 
 def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:

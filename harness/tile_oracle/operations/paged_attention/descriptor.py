@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.kernel.sized_operation import sized_operation
+from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operation.part import deferred
 from tile_oracle.operations.gemm.slices import slices_by
 from tile_oracle.operations.paged_attention.kernel import PagedAttentionKernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.kernel.sized_operation import sized_operation
+from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operation.descriptor import Belongs, Operation
 from tile_oracle.operation.part import deferred
 from tile_oracle.operations.rowwise.kernel import RowKernel
