@@ -266,15 +266,29 @@ def test_operands_repeat_on_the_device(device: GpuDevice, monkeypatch: pytest.Mo
     [RmsNormProblem("bf16", 20, 40), FusedGemmProblem("bf16", "crr", "bias", 20, 40, 9)],
     ids=["by rows", "by columns"],
 )
-def test_a_changed_operand_is_noticed(device: GpuDevice, problem: Problem) -> None:
+def test_a_changed_operand_or_bound_is_noticed(device: GpuDevice, problem: Problem) -> None:
     device.load(problem, 3)
-    for checked in device._require().sets:
-        for operand in checked.inputs:
-            before = ctypes.string_at(operand.address, 2)
-            ctypes.memmove(operand.address, bytes([before[0] ^ 1, before[1]]), 2)
-            assert device.inputs_changed()
-            ctypes.memmove(operand.address, before, 2)
+    data = device._require()
+    assert isinstance(data, gpu_bounded.BoundedData)
+    operands = [operand.address for checked in data.sets for operand in checked.inputs]
+    for address in (*operands, *(at for at, _ in data._kept)):
+        before = ctypes.string_at(address, 2)
+        ctypes.memmove(address, bytes([before[0] ^ 1, before[1]]), 2)
+        assert device.inputs_changed()
+        ctypes.memmove(address, before, 2)
     assert not device.inputs_changed()
+
+
+@pytest.mark.parametrize("rows", [20, 300], ids=["adjacent rows", "rows apart"])
+def test_turns_copy_nothing_to_the_device(
+    device: GpuDevice, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    device.load(RmsNormProblem("bf16", rows, 40), 3)
+    data = device._require()
+    monkeypatch.delattr(EmulatedDriver, "copy_in")
+    for _ in range(5):
+        data.renew()
+        assert not device.inputs_changed()
 
 
 # Operands that repeat their values.

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from tile_oracle.problem.number_formats import Array, decode, encode
 
@@ -84,6 +88,30 @@ def host_threads() -> int:
     return min(_MOST_THREADS, len(os.sched_getaffinity(0)))
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads(count: int) -> AbstractContextManager[object]:
+    """Lets a product of matrices use at most so many threads."""
+    limited: AbstractContextManager[object] = _libraries().limit(limits=count, user_api="blas")
+    return limited
+
+
+def in_turn(work: Callable[[Any], None], parts: Sequence[Any]) -> None:
+    """Does the work on each part."""
+    list(map(work, parts))
+
+
+def in_threads(work: Callable[[Any], None], parts: Sequence[Any]) -> None:
+    """Does the work on each part, on several at once: NumPy computes without the interpreter's lock. A worker
+    with one core starts no thread: between the runs of a kernel, the audit would take it for the kernel's."""
+    cores = min(host_threads(), len(parts))
+    with blas_threads(1), ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads:
+        list((map if threads is None else threads.map)(work, parts))
+
+
 def rows_by_columns(problem: Any) -> bool:
     """Returns whether the rows of the first operand are columns in memory: each of its matrices lies
     transposed."""
@@ -116,8 +144,10 @@ def rounded_bounds(value: Exact, slack: Exact, dtype: str) -> tuple[Array, Array
 def _outside(values: Exact, sign: int) -> npt.NDArray[np.float32]:
     """Values as the nearest fp32 below (sign -1) or above (1)."""
     single = values.astype(np.float32)
-    inside = sign * single.astype(np.float64) < sign * values
-    return np.where(inside, np.nextafter(single, np.float32(sign * np.inf)), single)
+    inside = single < values if sign > 0 else single > values
+    bits = single.view(np.int32)
+    bits += (bits >> 31 | 1) * (sign * inside.view(np.int8))  # the next number; np.nextafter is slow
+    return single
 
 
 def outside(stored: Array, low: Array, high: Array, dtype: str) -> str | None:

@@ -4,7 +4,7 @@ Row r of a result depends on row r of the first operand and on the other operand
 
 timing     The operands do not repeat. Some rows, evenly spaced, have bounds; other values must be numbers.
            Before every batch of timed runs these rows of the first operand change, with their bounds; where
-           rows lie by columns, their first depth does.
+           rows lie by columns, their first depth does. The device holds all that they change to.
 repeating  Operands and result repeat after some rows, so a reference of few rows has bounds for all values.
 """
 
@@ -14,9 +14,15 @@ import itertools
 import math
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from tile_oracle.device.bounded_rows import BoundedRows, Repeated, host_threads, rows_by_columns, transposed
+from tile_oracle.device.bounded_rows import (
+    BoundedRows,
+    Repeated,
+    blas_threads,
+    host_threads,
+    rows_by_columns,
+    transposed,
+)
 from tile_oracle.device.gpu_data import SKEW_BYTES, GpuData, OperandSet
 from tile_oracle.device.gpu_work import GUARD_BYTES, Buffer, DeviceWork, Within
 from tile_oracle.device.loaded_run import Launches
@@ -45,12 +51,16 @@ class BoundedData(GpuData):
         shapes = problem.operand_shapes
         self._height, self._width = math.prod(shapes[-1][:-1]), shapes[-1][-1]
         self._stored: list[list[Repeated]] = []
+        self._kept: list[tuple[int, Array]] = []
+        """Addresses and values of bounds, and of what turns put into operands."""
         self._round = 0
         self._by_columns = rows_by_columns(problem)
         self._changing: list[int] = []
         """The elements of the first operand from which on each turn puts other values."""
-        self._turns: list[tuple[list[Array], bytes, bytes]] = []
-        with threadpool_limits(host_threads(), user_api="blas"):
+        self._contents: Array
+        """These values, (turns, places, values), and with their bounds on the device:"""
+        self._turns: tuple[int, int, int]
+        with blas_threads(host_threads()):
             self._timed_set()
             self._repeating_set()
         driver.synchronize()
@@ -66,43 +76,49 @@ class BoundedData(GpuData):
         values = self._rows.first(problem, random, made, far=False)
         if self._by_columns:
             whole = Repeated(values, problem.operand_shapes[0])
-            firsts, contents = self._turns_of_columns(whole, random)
+            firsts = self._turns_of_columns(whole, random)
         else:
             whole = Repeated(values, (self._height, length))
-            firsts = [self._rows.first(problem, random, count, far=False) for _ in range(_ROUNDS)]
-            contents = [list(first) for first in firsts]
-            self._changing = [int(row) * length for row in self._bounded]
+            made_rows = [self._rows.first(problem, random, count, far=False) for _ in range(_ROUNDS)]
+            firsts = np.concatenate(made_rows)
+            # Adjacent rows change in one copy.
+            self._contents = firsts.reshape(_ROUNDS, 1 if step == 1 else count, -1)
+            self._changing = [0] if step == 1 else (self._bounded * length).tolist()
         # In one call, because the other operands are decoded in each.
-        low, high = self._rows.bounds(
-            problem, np.concatenate(firsts), others, np.tile(self._bounded, _ROUNDS)
-        )
-        for content, *limits in zip(contents, np.split(low, _ROUNDS), np.split(high, _ROUNDS), strict=True):
-            self._turns.append((content, limits[0].tobytes(), limits[1].tobytes()))
+        low, high = self._rows.bounds(problem, firsts, others, np.tile(self._bounded, _ROUNDS))
+        self._turns = self._keep(self._contents), self._keep(low), self._keep(high)
         size = count * self._width * self._result_size
         low_at, high_at = (self.buffer(size).address for _ in range(2))
         expected = Within(low_at, high_at, self._width, count, step)
         self._put("usual values", [whole, *others], 0, expected)
         self._turn()
 
-    def _turns_of_columns(
-        self, whole: Repeated, random: np.random.Generator
-    ) -> tuple[list[Array], list[list[Array]]]:
-        """Returns the rows with bounds, and what changes in the array that holds them as columns, for each
-        turn: the first depth of the matrices that they are in."""
+    def _keep(self, values: Array) -> int:
+        """Copies values to the device. Returns their address there."""
+        for address, kept in self._kept:
+            if kept is values:
+                return address
+        address = self.buffer(values.nbytes).address
+        self._driver.copy_in(address, values.tobytes())
+        self._kept.append((address, values))
+        return address
+
+    def _turns_of_columns(self, whole: Repeated, random: np.random.Generator) -> Array:
+        """Returns the rows with bounds of each turn. What changes in the array that holds them as columns is
+        the first depth of the matrices that they are in."""
         depth, height = whole.shape[-2:]
         matrices, columns = np.divmod(self._bounded, height)
         at = (matrices[:, None] * depth + np.arange(depth)) * height + columns[:, None]
         rows = np.take(whole.values.reshape(-1), at, mode="wrap")
         changed, of_row = np.unique(matrices, return_inverse=True)
         self._changing = (changed * depth * height).tolist()
-        firsts, contents = [], []
-        for _ in range(_ROUNDS):
+        firsts, contents = np.tile(rows, (_ROUNDS, 1, 1)), list[Array]()
+        for first in firsts:
             made = self._rows.first(self.problem, random, -(-len(changed) * height // depth), far=False)
-            content = made.reshape(-1)[: len(changed) * height].reshape(len(changed), height)
-            firsts.append(rows.copy())
-            firsts[-1][:, 0] = content[of_row, columns]
-            contents.append(list(content))
-        return firsts, contents
+            contents.append(made.reshape(-1)[: len(changed) * height].reshape(len(changed), height))
+            first[:, 0] = contents[-1][of_row, columns]
+        self._contents = np.stack(contents)
+        return firsts.reshape(-1, depth)
 
     def _repeating_set(self) -> None:
         problem, random = self.problem, np.random.default_rng((self._seed, 1))
@@ -111,15 +127,16 @@ class BoundedData(GpuData):
         others = self._rows.others(problem, random, period, far=True)
         with np.errstate(invalid="ignore"):  # infinities and NaN
             low, high = self._rows.bounds(problem, first, others, np.arange(period))
-        size = period * self._width * self._result_size
-        low_at, high_at = (self.buffer(size).address for _ in range(2))
-        self._driver.copy_in(low_at, low.tobytes())
-        self._driver.copy_in(high_at, high.tobytes())
         whole = Repeated(first, (self._height, first.shape[1]))
         if self._by_columns:
             whole = Repeated(transposed(problem, whole.whole()), problem.operand_shapes[0])
         name = f"rows that repeat after {period:,}"
-        self._put(name, [whole, *others], SKEW_BYTES, Within(low_at, high_at, self._width, period, 0))
+        self._put(
+            name,
+            [whole, *others],
+            SKEW_BYTES,
+            Within(self._keep(low), self._keep(high), self._width, period, 0),
+        )
 
     def _put(self, name: str, operands: list[Repeated], skew: int, expected: Within) -> None:
         """Copies operands to the device. NaN around them spoils the result of a kernel that reads there."""
@@ -146,14 +163,19 @@ class BoundedData(GpuData):
         """Puts the current content into the rows that change."""
         timed = self.sets[0]
         assert isinstance(timed.expected, Within)
-        content, low, high = self._turns[self._round % _ROUNDS]
-        for at, values in zip(self._changing, content, strict=True):
-            self._driver.copy_in(timed.inputs[0].address + at * self._size, values.tobytes())
-        self._driver.copy_in(timed.expected.low, low)
-        self._driver.copy_in(timed.expected.high, high)
+        number, (contents, low, high) = self._round % _ROUNDS, self._turns
+        _, places, length = self._contents.shape
+        for place, at in enumerate(self._changing):
+            source = contents + (number * places + place) * length * self._size
+            self._driver.copy_within(timed.inputs[0].address + at * self._size, source, length * self._size)
+        size = timed.expected.rows * self._width * self._result_size
+        self._driver.copy_within(timed.expected.low, low + number * size, size)
+        self._driver.copy_within(timed.expected.high, high + number * size, size)
 
     def changed(self) -> bool:
         return any(
+            self._driver.copy_out(at, values.nbytes) != values.tobytes() for at, values in self._kept
+        ) or any(
             self._driver.copy_out(buffer.address, buffer.size_bytes) != self._content(number, place)
             for number, one in enumerate(self.sets)
             for place, buffer in enumerate(one.inputs)
@@ -163,8 +185,7 @@ class BoundedData(GpuData):
         """Returns what operand `place` of set `number` must be."""
         whole = self._stored[number][place].whole()
         if (number, place) == (0, 0):
-            content, *_ = self._turns[self._round % _ROUNDS]
-            for at, values in zip(self._changing, content, strict=True):
+            for at, values in zip(self._changing, self._contents[self._round % _ROUNDS], strict=True):
                 whole.reshape(-1)[at : at + len(values)] = values
         return whole.tobytes()
 
@@ -175,16 +196,20 @@ class BoundedData(GpuData):
 
     def changes(self, count: int) -> list[Launches]:
         """Of values that `renew` replaces."""
-        first, (content, *_) = self.sets[0].inputs[0].address, self._turns[0]
-        places = itertools.islice(itertools.cycle(zip(self._changing, content, strict=True)), count)
+        first, length = self.sets[0].inputs[0].address, self._contents.shape[-1]
         return [
-            (self._work.negation(self.problem, at, first + at * self._size, len(values)),)
-            for at, values in places
+            (self._work.negation(self.problem, at, first + at * self._size, length),)
+            for at in itertools.islice(itertools.cycle(self._changing), count)
         ]
 
 
-def bounded_memory_bytes(problem: Problem) -> int:
-    """Returns two sets of operands and results, with guard zones, and bounds of at most one whole result
-    each."""
-    result = math.prod(problem.operand_shapes[-1]) * STORAGE[problem.result_dtype].itemsize
-    return 2 * problem.bytes + 4 * result + 2 * (len(problem.operand_shapes) + 3) * 2 * GUARD_BYTES
+def bounded_memory_bytes(problem: Problem, rows: BoundedRows) -> int:
+    """Returns two sets of operands and results, with guard zones, what turns put into the first operand, and
+    bounds: of a turn in use, of all turns, and of rows that repeat."""
+    height, width = math.prod(problem.operand_shapes[-1][:-1]), problem.operand_shapes[-1][-1]
+    sampled, repeated = (min(height, one(problem)) for one in (rows.sample, rows.period))
+    bounds = 2 * ((_ROUNDS + 1) * sampled + repeated) * width * STORAGE[problem.result_dtype].itemsize
+    contents = _ROUNDS * sampled * math.prod(problem.operand_shapes[0]) // height
+    contents *= STORAGE[problem.dtype].itemsize
+    guards = 2 * (2 * len(problem.operand_shapes) + 7) * GUARD_BYTES
+    return 2 * problem.bytes + bounds + contents + guards

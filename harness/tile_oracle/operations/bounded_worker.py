@@ -14,6 +14,7 @@ from tile_oracle.device.cpu_bounded import BoundedCpuData
 from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
 from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.runtime.driver import Driver
+from tile_oracle.problem.number_formats import Array, encode
 
 Integers = npt.NDArray[np.int32]
 
@@ -31,7 +32,7 @@ class BoundedWorker(BoundedRows, Protocol):
 
     def gpu_memory_bytes(self, problem: Any) -> int:
         """Device memory that `gpu_data` needs."""
-        return bounded_memory_bytes(problem)
+        return bounded_memory_bytes(problem, self)
 
 
 def launch_arguments(addresses: str, numbers: str, *more: tuple[str, Any]) -> type[ctypes.Structure]:
@@ -44,6 +45,14 @@ def launch_arguments(addresses: str, numbers: str, *more: tuple[str, Any]) -> ty
 def integers(random: np.random.Generator, ends: tuple[int, int], shape: int | Sequence[int]) -> Integers:
     """Returns uniform integers from the first of `ends` to the last."""
     return random.integers(ends[0], ends[1] + 1, shape, dtype=np.int32)
+
+
+def stored(values: Integers, dtype: str, *powers: int | Integers) -> Array:
+    """Returns integers times powers of two, in the storage format. (np.ldexp of all values is slow.)"""
+    exact = values.astype(np.float32)
+    for one in powers:
+        exact *= np.ldexp(np.float32(1), one)
+    return encode(exact, dtype)
 
 
 def signs(random: np.random.Generator, rows: int) -> Integers:

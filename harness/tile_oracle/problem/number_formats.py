@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -38,11 +39,24 @@ def encode(values: Array, dtype: str) -> Array:
     if dtype == "fp16":
         with np.errstate(over="ignore"):
             return exact.astype(np.float16)
+    if dtype == "bf16":
+        return exact.astype(_NUMBERS[dtype]).view(STORAGE[dtype])
+    bits = exact.view(np.uint32)
+    # Whether anything was cut off decides only between two numbers that are equally near without it.
+    stored: Array = _nearest(dtype)[(bits >> 16).astype(np.uint16) | ((bits & 0xFFFF) != 0)]
+    return stored[..., ::2] | stored[..., 1::2] << 4 if dtype == "fp4_e2m1" else stored
+
+
+@cache
+def _nearest(dtype: str) -> Array:
+    """Returns the codes of an 8-bit or narrower format that are nearest to the upper 16 bits of fp32: these
+    hold at least two bits more than a significand. A table is several times as fast as ml_dtypes."""
+    exact = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
     if (largest := _LARGEST.get(dtype)) is not None:
         # GPUs saturate; ml_dtypes alone converts values out of range to NaN or infinity.
         exact = np.clip(exact, -largest, largest)
-    stored: Array = exact.astype(_NUMBERS[dtype]).view(STORAGE[dtype])
-    return stored[..., ::2] | stored[..., 1::2] << 4 if dtype == "fp4_e2m1" else stored
+    with np.errstate(invalid="ignore"):  # NaN
+        return exact.astype(_NUMBERS[dtype]).view(STORAGE[dtype])
 
 
 def numbers(stored: Array, dtype: str) -> Array:
@@ -54,4 +68,14 @@ def numbers(stored: Array, dtype: str) -> Array:
 
 def decode(stored: Array, dtype: str) -> npt.NDArray[np.float32]:
     """Converts stored values to float32, exactly; the inverse of `encode`."""
-    return numbers(stored, dtype).astype(np.float32)
+    if STORAGE[dtype].itemsize > 1:
+        return numbers(stored, dtype).astype(np.float32)
+    values: npt.NDArray[np.float32] = _of_bytes(dtype)[stored]
+    return values.reshape(*stored.shape[:-1], -1) if dtype == "fp4_e2m1" else values
+
+
+@cache
+def _of_bytes(dtype: str) -> npt.NDArray[np.float32]:
+    """Returns the number of every byte, or the pair."""
+    every = numbers(np.arange(256, dtype=np.uint8)[:, None], dtype).astype(np.float32)
+    return every if every.shape[1] > 1 else every[:, 0]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from tile_oracle.device.bounded_rows import (
     CONFIDENCE,
@@ -20,6 +17,8 @@ from tile_oracle.device.bounded_rows import (
     Rows,
     error_of_sum,
     host_threads,
+    in_threads,
+    in_turn,
     rounded_bounds,
 )
 from tile_oracle.device.guarded_memory import GuardedBuffer
@@ -162,18 +161,12 @@ class AttentionInWorker(BoundedWorker):
             k, v = (decode(one, problem.dtype).astype(np.float64) for one in stored)
             (chosen,) = np.nonzero(slices == number)
             parts = [chosen[i : i + _ROWS_AT_ONCE] for i in range(0, len(chosen), _ROWS_AT_ONCE)]
-            list(within(partial(of_part, k=k, v=v), parts))
+            within(partial(of_part, k=k, v=v), parts)
 
-        cores, numbers = host_threads(), np.unique(slices).tolist()
-        # NumPy computes without the interpreter's lock. A worker with one core starts no thread: between the
-        # runs of a kernel, the audit would take it for the kernel's.
-        with (
-            threadpool_limits(1, user_api="blas"),
-            ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads,
-        ):
-            each = map if threads is None else threads.map
-            over, within = (each, map) if len(numbers) >= cores else (map, each)
-            list(over(of_slice, numbers))
+        numbers = np.unique(slices).tolist()
+        few = len(numbers) < host_threads()
+        over, within = (in_turn, in_threads) if few else (in_threads, in_turn)
+        over(of_slice, numbers)
         return rounded_bounds(value, slack, problem.dtype)
 
     def period(self, problem: AttentionProblem) -> int:

@@ -14,9 +14,9 @@ from scipy.special import erf, expit
 
 from tile_oracle.device.bounded_rows import UNIT, Exact, Repeated, Rows, rounded_bounds
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.operations.bounded_worker import BoundedWorker, integers, launch_arguments, signs
+from tile_oracle.operations.bounded_worker import BoundedWorker, integers, launch_arguments, signs, stored
 from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
-from tile_oracle.problem.number_formats import Array, decode, encode
+from tile_oracle.problem.number_formats import Array, decode
 
 _LARGEST = {"bf16": (255, 8), "fp16": (2047, 3)}
 """dtype -> largest integers of A and B. The far operands have full significands in B, and these in A:"""
@@ -51,10 +51,6 @@ def activated(x: Exact, activation: str) -> tuple[Exact, Exact]:
     return x, np.zeros_like(x)
 
 
-def _stored(integers: Array, power: int | Array, dtype: str) -> Array:
-    return encode(np.ldexp(integers.astype(np.float32), power), dtype)
-
-
 class FusedGemmInWorker(BoundedWorker):
     """See OnDevice, OnGpu and BoundedRows."""
 
@@ -70,11 +66,11 @@ class FusedGemmInWorker(BoundedWorker):
         if not far:
             most, _ = _LARGEST[problem.dtype]
             values = integers(random, (-most, most), shape)
-            return _stored(values, -self._powers(problem)[0], problem.dtype)
+            return stored(values, problem.dtype, -self._powers(problem)[0])
         values = integers(random, (_FAR // 2 + 1, _FAR), shape)
         values[:, half : 2 * half] = values[:, :half]
         values *= signs(random, rows)
-        return _stored(values, integers(random, (0, _FAR_ROWS), (rows, 1)) - _FAR_UNIT // 2, problem.dtype)
+        return stored(values, problem.dtype, integers(random, (0, _FAR_ROWS), (rows, 1)) - _FAR_UNIT // 2)
 
     def others(
         self, problem: FusedGemmProblem, random: np.random.Generator, rows: int | None, *, far: bool
@@ -89,13 +85,11 @@ class FusedGemmInWorker(BoundedWorker):
             _, most = _LARGEST[p.dtype]
             count = min(p.batch * shape[1], (_MOST_VALUES // shape[2]) | 1)
             values = integers(random, (-most, most), (count, shape[2]))
-            made = [Repeated(_stored(values, -self._powers(p)[1], p.dtype), shape)]
+            made = [Repeated(stored(values, p.dtype, -self._powers(p)[1]), shape)]
         most, power = _FAR_ADDED if far else _ADDED
         for one in added:
             count = batches if len(one) == 2 else rows or min(height, (_MOST_VALUES // p.N) | 1)
-            made.append(
-                Repeated(_stored(integers(random, (-most, most), (count, p.N)), -power, p.dtype), one)
-            )
+            made.append(Repeated(stored(integers(random, (-most, most), (count, p.N)), p.dtype, -power), one))
         return made
 
     def _far_columns(self, problem: FusedGemmProblem, random: np.random.Generator, batches: int) -> Repeated:
@@ -108,7 +102,7 @@ class FusedGemmInWorker(BoundedWorker):
         values[:, :half] = integers(random, (most // 2 + 1, most - 1), (count, half))
         values[:, half : 2 * half] = integers(random, (-1, 1), (count, half)) - values[:, :half]
         values *= signs(random, count)
-        columns = _stored(values, -(_FAR_UNIT - _FAR_UNIT // 2), p.dtype)
+        columns = stored(values, p.dtype, -(_FAR_UNIT - _FAR_UNIT // 2))
         if p.layout[1] == "c" and batches == p.batch:
             return Repeated(columns, shape)
         whole = columns[np.arange(batches * p.N) % count].reshape(batches, p.N, p.K)

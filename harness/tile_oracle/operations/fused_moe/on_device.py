@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import Repeated, Rows
+from tile_oracle.device.bounded_rows import Repeated, Rows, in_threads
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.operations.bounded_worker import BoundedWorker, Integers, integers, launch_arguments, signs
+from tile_oracle.operations.bounded_worker import BoundedWorker, integers, launch_arguments, signs, stored
 from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeProblem
 from tile_oracle.operations.fused_moe.routing import routing_array, shuffled
-from tile_oracle.problem.number_formats import Array, decode, encode
+from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
 _MOST_A, _MOST_B = 255, 4
 """Largest integers: full significands of A, and with `problem.MOST_EXTENT` products sums below 2^24."""
@@ -31,11 +31,6 @@ _PERIOD, _SAMPLE = 251, 64
 _Args = launch_arguments(
     "a b routing weights out workspace", "pairs pairs_of_row N K", ("lists", ctypes.c_int64 * 3 * len(BLOCKS))
 )
-
-
-def _stored(random: np.random.Generator, values: Integers, dtype: str) -> Array:
-    powers = integers(random, _POWERS, (len(values), 1))
-    return encode(np.ldexp(values.astype(np.float32), powers), dtype)
 
 
 def _different_rows(problem: FusedMoeProblem) -> int:
@@ -62,7 +57,7 @@ class FusedMoeInWorker(BoundedWorker):
             values[:, half : 2 * half] = values[:, :half]
         else:
             values = integers(random, (-_MOST_A, _MOST_A), shape)
-        return _stored(random, values, problem.dtype).reshape(rows, -1)
+        return stored(values, problem.dtype, integers(random, _POWERS, (shape[0], 1))).reshape(rows, -1)
 
     def others(
         self, problem: FusedMoeProblem, random: np.random.Generator, rows: int | None, *, far: bool
@@ -78,7 +73,8 @@ class FusedMoeInWorker(BoundedWorker):
             values[:, :half] = integers(random, (2, _MOST_B - 1), (shape[0], half)) * of_row
             values[:, half : 2 * half] = integers(random, (-1, 1), (shape[0], half)) - values[:, :half]
         array = routing_array(problem, shuffled(problem, random, period))
-        made = [Repeated(_stored(random, values, problem.dtype), b), Repeated(array, routing)]
+        in_b = stored(values, problem.dtype, integers(random, _POWERS, (shape[0], 1)))
+        made = [Repeated(in_b, b), Repeated(array, routing)]
         for one in weights:
             powers = integers(random, _WEIGHTS, (period, problem.topk))
             made.append(Repeated(np.ldexp(np.float32(1), powers), one))
@@ -90,18 +86,25 @@ class FusedMoeInWorker(BoundedWorker):
         """Returns the exact values of some tokens' rows, rounded once, as both bounds."""
         b, routing, *weights = others
         different = _different_rows(problem)
-        a = decode(first, problem.dtype).reshape(len(rows), problem.rows_of_a, problem.K)
+        a = decode(first, problem.dtype).reshape(-1, problem.K)
         of_b = decode(b.values.reshape(-1, problem.K)[:different], problem.dtype)
         chosen = routing.values.reshape(-1)[: problem.pairs].reshape(-1, problem.topk)[rows]
-        exact = np.empty((len(rows), problem.topk, problem.N), np.float32)
-        for place in range(problem.topk):
-            products = a[:, place % problem.rows_of_a] @ of_b.T
-            columns = chosen[:, place, None].astype(np.int64) * problem.N + np.arange(problem.N)
-            exact[:, place] = np.take_along_axis(products, columns % different, axis=1)
-        if weights:
-            exact *= weights[0].whole()[rows][:, :, None]
-        stored = encode(exact.reshape(len(rows), -1), problem.result_dtype)
-        return stored, stored
+        factors = weights[0].whole()[rows, :, None] if weights else np.ones((*chosen.shape, 1), np.float32)
+        exact = np.empty((*chosen.shape, problem.N), STORAGE[problem.result_dtype])
+        # Where experts share rows of B, fewer products are all rows of A by all different ones.
+        shared = problem.rows_of_a * different <= problem.topk * problem.N
+        products = a @ of_b.T if shared else None
+
+        def of_expert(expert: int) -> None:
+            token, place = np.nonzero(chosen == expert)
+            columns = (expert * problem.N + np.arange(problem.N)) % different
+            row = token * problem.rows_of_a + place % problem.rows_of_a
+            sums = a[row] @ of_b[columns].T if products is None else products[row][:, columns]
+            exact[token, place] = encode(sums * factors[token, place], problem.result_dtype)
+
+        in_threads(of_expert, np.unique(chosen).tolist())
+        flat = exact.reshape(len(rows), -1)
+        return flat, flat
 
     def period(self, problem: FusedMoeProblem) -> int:
         """Returns a prime number of tokens, so that a kernel that reads another one is seen."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from tile_oracle.device.bounded_rows import (
     Repeated,
     Rows,
     error_of_sum,
-    host_threads,
+    in_threads,
     rounded_bounds,
 )
 from tile_oracle.device.guarded_memory import GuardedBuffer
@@ -45,8 +43,8 @@ _LEAST, _TINY = 2.0**-140, 2.0**-120
 """fp32 has no smaller weights; an error that is always allowed."""
 _MOST_VALUES, _MOST_READ = 1 << 23, 1 << 27
 """Values of a cache that are made, of larger ones pages repeat; values of V for the bounds of timed runs."""
-_SAMPLE, _AT_ONCE = 64, 1024
-"""Rows with bounds in timed runs; rows whose bounds are computed together."""
+_SAMPLE, _AT_ONCE, _LONG = 64, 128, 64
+"""Rows with bounds in timed runs; rows whose bounds are computed together; keys of a long run."""
 
 _Args = launch_arguments(
     "q cache lists sinks out workspace",
@@ -74,7 +72,7 @@ def _cache(problem: PagedAttentionProblem, random: np.random.Generator, *, far: 
     if p.head_dim != LATENT:
         v = integers(random, _VALUES, k.shape).astype(np.float32)
         if far:
-            v = np.ldexp(v, integers(random, _POWERS, p.head_dim))
+            v *= np.ldexp(np.float32(1), integers(random, _POWERS, p.head_dim))
         values = np.concatenate((values, v.reshape(pages, -1)), axis=1)
     return Repeated(encode(values, p.kv_dtype), shape)
 
@@ -100,16 +98,23 @@ def _lists(problem: PagedAttentionProblem, random: np.random.Generator, *, far: 
 class _Visible:
     """What rows of the result see of the keys and values of one head in one row of the page table."""
 
-    def __init__(self, classes: Integers, values: Array, first: Rows, end: Rows) -> None:
-        """classes, values: of the keys from the least `first` on, in their order. first, end: of each row."""
+    def __init__(
+        self, classes: Integers, v: Array, at: tuple[Array, Array, int], first: Rows, end: Rows
+    ) -> None:
+        """classes: of the keys from the least `first` on, in their order. at: where `v` has their values.
+        first, end: of each row."""
         ends = np.unique((first, end))
         segment = np.repeat(np.arange(len(ends) - 1), np.diff(ends)) * _CLASSES + classes
         order = np.argsort(segment, kind="stable")
         counts = np.bincount(segment, minlength=len(ends) * _CLASSES)
         there = counts > 0
-        sums = np.zeros((len(counts), values.shape[1]))
+        values = v[at[0][order], at[1][order], at[2]]
+        sums = np.zeros((len(counts), values.shape[1]), np.float32)  # exact: of integers below 2^24
         starts = (np.cumsum(counts) - counts)[there]
-        sums[there] = np.add.reduceat(values[order], starts, axis=0, dtype=np.float64)
+        if len(order) > _LONG * len(starts):  # several times as fast
+            sums[there] = [part.sum(axis=0) for part in np.split(values, starts[1:])]
+        else:
+            sums[there] = np.add.reduceat(values, starts, axis=0)
         self._sums = _before(sums.reshape(-1, _CLASSES, values.shape[1]))
         self._counts = _before(counts.reshape(-1, _CLASSES))
         self._first, self._end = (np.searchsorted(ends, one) for one in (first, end))
@@ -188,18 +193,19 @@ class PagedAttentionInWorker(BoundedWorker):
         sequence = np.searchsorted(begins, token, side="right") - 1
         end = lists.values[keys_at + sequence] - (begins[sequence + 1] - token) + 1
         least = np.maximum(0, end - p.window) if p.window else np.zeros_like(end)
-        different, like = np.unique(table, axis=0, return_inverse=True)
-        groups = like.reshape(-1)[sequence] * p.kv_heads + head // p.group
+        known: dict[bytes, int] = {}
+        like = np.array([known.setdefault(row.tobytes(), place) for place, row in enumerate(table)])
+        groups = like[sequence] * p.kv_heads + head // p.group
         low, high = (np.empty((len(rows), p.head_dim_v), STORAGE[p.result_dtype]) for _ in range(2))
         k, v = _halves(p, pages)
+        classes = k[..., columns].argmax(axis=-1)
 
         def of_group(number: int) -> None:
             (part,) = np.nonzero(groups == number)
             keys = np.arange(least[part].min(), end[part].max())
-            page = different[number // p.kv_heads][keys // p.page_size] % len(pages)
+            page = table[number // p.kv_heads][keys // p.page_size] % len(pages)
             at = page, keys % p.page_size, number % p.kv_heads
-            classes = k[at][:, columns].argmax(axis=1)
-            seen = _Visible(classes, v[at], least[part], end[part])
+            seen = _Visible(classes[at], v, at, least[part], end[part])
             for begin in range(0, len(part), _AT_ONCE):
                 chosen = slice(begin, begin + _AT_ONCE)
                 some = part[chosen]
@@ -208,9 +214,7 @@ class PagedAttentionInWorker(BoundedWorker):
                 value[spoilt[some]] = np.nan
                 low[some], high[some] = rounded_bounds(value, slack, p.result_dtype)
 
-        cores = host_threads()
-        with ThreadPoolExecutor(cores) if cores > 1 else nullcontext() as threads:
-            list((map if threads is None else threads.map)(of_group, np.unique(groups).tolist()))
+        in_threads(of_group, np.unique(groups).tolist())
         return low, high
 
     def period(self, problem: PagedAttentionProblem) -> int:

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import UNIT, Exact, Repeated, Rows, error_of_sum, outside, rounded_bounds
+from tile_oracle.device.bounded_rows import (
+    UNIT,
+    Exact,
+    Repeated,
+    Rows,
+    error_of_sum,
+    in_threads,
+    outside,
+    rounded_bounds,
+)
 from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.stray_values import unwritten
 from tile_oracle.operations.bounded_worker import BoundedWorker, launch_arguments
 from tile_oracle.operations.rowwise.problem import RowProblem
-from tile_oracle.problem.number_formats import Array, decode, encode
+from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
 __all__ = ["UNIT", "Definition", "Exact", "Reference", "RowsInWorker", "error_of_sum"]
 
@@ -30,6 +39,8 @@ _SPOILT = slice(3, None, 8)
 """The rows that have infinities or NaN."""
 _MOST_VALUES = 1 << 22
 """Most values of a reference on the host, for a GPU."""
+_AT_ONCE = 1 << 16
+"""Values of the result that are computed together."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +116,18 @@ class RowsInWorker(BoundedWorker):
         self, problem: RowProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
         """Returns the least and the largest right values of some rows."""
-        stored = (first, *(one.whole() for one in others))
-        operands = [decode(one, problem.dtype).astype(np.float64) for one in stored]
-        return _bounds(self._definition(operands), problem.dtype)
+        weights = [decode(one.whole(), problem.dtype).astype(np.float64) for one in others]
+        low, high = (np.empty(first.shape, STORAGE[problem.dtype]) for _ in range(2))
+        step = max(1, _AT_ONCE // problem.width)
+
+        def of_rows(begin: int) -> None:
+            chosen = slice(begin, begin + step)
+            operands = [decode(first[chosen], problem.dtype).astype(np.float64), *weights]
+            with np.errstate(invalid="ignore"):  # infinities and NaN
+                low[chosen], high[chosen] = _bounds(self._definition(operands), problem.dtype)
+
+        in_threads(of_rows, range(0, len(first), step))
+        return low, high
 
     def period(self, problem: RowProblem) -> int:
         """After how many rows the repeating operands repeat."""

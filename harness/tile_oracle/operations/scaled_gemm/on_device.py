@@ -13,11 +13,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tile_oracle.device.bounded_rows import Repeated, Rows
+from tile_oracle.device.bounded_rows import Repeated, Rows, in_threads
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.operations.bounded_worker import BoundedWorker, Integers, integers, launch_arguments, signs
+from tile_oracle.operations.bounded_worker import (
+    BoundedWorker,
+    Integers,
+    integers,
+    launch_arguments,
+    signs,
+    stored,
+)
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, MX_BLOCK, ScaledGemmProblem
-from tile_oracle.problem.number_formats import Array, decode, encode
+from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
 _LARGEST = {"fp8_e4m3": (15, 8, 8), "fp8_e5m2": (7, 15, 15), "fp4_e2m1": (12, 12, 4)}
 """dtype -> largest integers of A, B and the far B: full significands of A, 128 products of both below 2^14.
@@ -35,6 +42,8 @@ _MOST_PRODUCTS = 1 << 34
 """Most products of a reference on the host, for a GPU."""
 _MOST_VALUES = 1 << 22
 """Larger operands repeat rows."""
+_AT_ONCE = 32
+"""Rows of the result that are computed together."""
 
 _Args = launch_arguments("a b scale_a scale_b out workspace", "M N K")
 
@@ -58,11 +67,13 @@ def _powers_of_depths(problem: ScaledGemmProblem) -> Integers:
     return _folded(integers(random, _DEPTHS, problem.K), _half(problem))
 
 
-def _powers(problem: ScaledGemmProblem, random: np.random.Generator, rows: int, sign: int) -> Integers:
+def _powers(
+    problem: ScaledGemmProblem, random: np.random.Generator, rows: int, sign: int
+) -> tuple[int | Integers, ...]:
     """Returns the exponents of elements: of rows, and those of the depths times `sign`."""
     if problem.dtype == "fp4_e2m1":
-        return np.full((1, 1), _HALVES, np.int32)
-    return integers(random, _ROWS, (rows, 1)) + sign * _powers_of_depths(problem)
+        return (_HALVES,)
+    return integers(random, _ROWS, (rows, 1)), sign * _powers_of_depths(problem)
 
 
 def _powers_of_blocks(problem: ScaledGemmProblem) -> Integers:
@@ -90,8 +101,7 @@ class ScaledGemmInWorker(BoundedWorker):
             _folded(values, _half(problem))
         else:
             values = integers(random, (-most, most), (rows, problem.K))
-        powers = _powers(problem, random, rows, 1)
-        return encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[0])
+        return stored(values, problem.operand_dtypes[0], *_powers(problem, random, rows, 1))
 
     def others(
         self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int | None, *, far: bool
@@ -108,8 +118,7 @@ class ScaledGemmInWorker(BoundedWorker):
             values[:, :half] = integers(random, (2, most - 1), (count, half)) * of_row
             rest = integers(random, (-1, 1), (count, half))
             _folded(values, half, -1)[:, half : 2 * half] += rest
-        powers = _powers(problem, random, count, -1)
-        b = encode(np.ldexp(values.astype(np.float32), powers), problem.operand_dtypes[1])
+        b = stored(values, problem.operand_dtypes[1], *_powers(problem, random, count, -1))
         largest = _FAR_SCALE if far else _SCALE
         made = [Repeated(b, shape)]
         if problem.scale == "mx":
@@ -147,12 +156,18 @@ class ScaledGemmInWorker(BoundedWorker):
         size = problem.depth_of_scale
         a, b = (_in_blocks(decode(*one), size) for one in ((first, of_a), (others[0].values, of_b)))
         a *= scale_a.T[:, :, None]
-        # (blocks, columns, rows): columns that B repeats have the same sums of each block.
-        sums = b @ a.swapaxes(1, 2)
         times = -(-problem.N // b.shape[1])
         scales = np.resize(np.broadcast_to(scale_b, (problem.N, len(b))), (times, b.shape[1], len(b)))
-        whole = scales.swapaxes(0, 1) @ sums.swapaxes(0, 1)
-        exact = encode(whole.transpose(2, 1, 0).reshape(len(first), -1)[:, : problem.N], problem.result_dtype)
+        exact = np.empty((len(first), problem.N), STORAGE[problem.result_dtype])
+
+        def of_rows(begin: int) -> None:
+            chosen = slice(begin, begin + _AT_ONCE)
+            # (blocks, columns, rows): columns that B repeats have the same sums of each block.
+            sums = b @ a[:, chosen].swapaxes(1, 2)
+            whole = encode(scales.swapaxes(0, 1) @ sums.swapaxes(0, 1), problem.result_dtype)
+            exact[chosen] = whole.transpose(2, 1, 0).reshape(whole.shape[2], -1)[:, : problem.N]
+
+        in_threads(of_rows, range(0, len(first), _AT_ONCE))
         return exact, exact
 
     def period(self, problem: ScaledGemmProblem) -> int:
