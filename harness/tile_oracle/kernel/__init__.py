@@ -22,19 +22,9 @@ from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, opera
 from tile_oracle.operation.flat import shortened
 
 __all__ = [
-    "EPILOGUES",
-    "FAMILY",
-    "PIPELINE_NAME",
-    "SCHEDULERS",
-    "Kernel",
-    "NamedKernel",
-    "TiledKernel",
-    "kernel_from_row",
-    "kernel_of_kind",
-    "parse_kernel_name",
-    "source_of",
-    "tiled",
-]
+    "EPILOGUES", "FAMILY", "PIPELINE_NAME", "SCHEDULERS", "Kernel", "NamedKernel", "TiledKernel",
+    "kernel_from_row", "kernel_of_kind", "parse_kernel_name", "source_of", "tiled",
+]  # fmt: skip
 
 
 Kernel = FlatKernel | NamedKernel

@@ -22,16 +22,7 @@ from tile_oracle.operation.registry import (
 )
 
 __all__ = [
-    "DEFAULT_OPERATION",
-    "ENTRY_POINTS",
-    "Kind",
-    "Operation",
-    "deferred",
-    "find_operation",
-    "operation_named",
-    "operation_names",
-    "operation_of_columns",
-    "operation_of_prefix",
-    "operations",
+    "DEFAULT_OPERATION", "ENTRY_POINTS", "Kind", "Operation", "deferred", "find_operation",
+    "operation_named", "operation_names", "operation_of_columns", "operation_of_prefix", "operations",
     "part",
-]
+]  # fmt: skip

@@ -29,18 +29,9 @@ from tile_oracle.pool.rules import (
 from tile_oracle.problem import kind_text
 
 __all__ = [
-    "PoolExplanation",
-    "Refused",
-    "RuleSet",
-    "explain_pool_of_kind",
-    "list_of_kernels",
-    "list_rule_sets",
-    "listed_pool",
-    "load_rule_set",
-    "pool_of_kind",
-    "rules_of",
-    "sources_of_list",
-]
+    "PoolExplanation", "Refused", "RuleSet", "explain_pool_of_kind", "list_of_kernels", "list_rule_sets",
+    "listed_pool", "load_rule_set", "pool_of_kind", "rules_of", "sources_of_list",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

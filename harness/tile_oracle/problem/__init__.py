@@ -18,13 +18,8 @@ from tile_oracle.operation import (
 from tile_oracle.problem.fields import FlatProblem
 
 __all__ = [
-    "Kind",
-    "Problem",
-    "gemm_shape",
-    "kind_text",
-    "problem_from_id",
-    "problem_from_row",
-]
+    "Kind", "Problem", "gemm_shape", "kind_text", "problem_from_id", "problem_from_row",
+]  # fmt: skip
 
 
 Problem = FlatProblem

@@ -19,18 +19,9 @@ from tile_oracle.triton.expression import Expression, ExpressionError, cdiv, max
 from tile_oracle.triton.views import Pointer, ProblemView, view_of
 
 __all__ = [
-    "DeclarationError",
-    "Expression",
-    "ExpressionError",
-    "Launch",
-    "Pointer",
-    "ProblemView",
-    "cdiv",
-    "launch",
-    "maximum",
-    "minimum",
-    "where",
-]
+    "DeclarationError", "Expression", "ExpressionError", "Launch", "Pointer", "ProblemView", "cdiv",
+    "launch", "maximum", "minimum", "where",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

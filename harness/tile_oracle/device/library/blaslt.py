@@ -29,19 +29,13 @@ _SOME_ADDRESS = 256
 
 _V, _I, _S = c_void_p, c_int, c_size_t
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
-    "Create": (_V,),
-    "MatmulDescCreate": (_V, _I, _I),
-    "MatmulDescSetAttribute": (_V, _I, _V, _S),
-    "MatmulDescDestroy": (_V,),
-    "MatrixLayoutCreate": (_V, _I, c_uint64, c_uint64, c_int64),
-    "MatrixLayoutSetAttribute": (_V, _I, _V, _S),
-    "MatrixLayoutDestroy": (_V,),
-    "MatmulPreferenceCreate": (_V,),
-    "MatmulPreferenceSetAttribute": (_V, _I, _V, _S),
-    "MatmulPreferenceDestroy": (_V,),
-    "MatmulAlgoGetHeuristic": (*[_V] * 7, _I, _V, _V),
+    "Create": (_V,), "MatmulDescCreate": (_V, _I, _I), "MatmulDescSetAttribute": (_V, _I, _V, _S),
+    "MatmulDescDestroy": (_V,), "MatrixLayoutCreate": (_V, _I, c_uint64, c_uint64, c_int64),
+    "MatrixLayoutSetAttribute": (_V, _I, _V, _S), "MatrixLayoutDestroy": (_V,),
+    "MatmulPreferenceCreate": (_V,), "MatmulPreferenceSetAttribute": (_V, _I, _V, _S),
+    "MatmulPreferenceDestroy": (_V,), "MatmulAlgoGetHeuristic": (*[_V] * 7, _I, _V, _V),
     "Matmul": (*[_V] * 14, _S, _V),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

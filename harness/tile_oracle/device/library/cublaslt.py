@@ -67,13 +67,10 @@ CONFIGURATION: Mapping[str, tuple[int, Any, int]] = {
 
 _V, _I, _S = c_void_p, c_int, c_size_t
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
-    "MatmulAlgoGetIds": (_V, *[_I] * 7, _V, _V),
-    "MatmulAlgoInit": (_V, *[_I] * 7, _V),
-    "MatmulAlgoCheck": (*[_V] * 8,),
-    "MatmulAlgoCapGetAttribute": (_V, _I, _V, _S, _V),
-    "MatmulAlgoConfigSetAttribute": (_V, _I, _V, _S),
-    "MatmulAlgoConfigGetAttribute": (_V, _I, _V, _S, _V),
-}
+    "MatmulAlgoGetIds": (_V, *[_I] * 7, _V, _V), "MatmulAlgoInit": (_V, *[_I] * 7, _V),
+    "MatmulAlgoCheck": (*[_V] * 8,), "MatmulAlgoCapGetAttribute": (_V, _I, _V, _S, _V),
+    "MatmulAlgoConfigSetAttribute": (_V, _I, _V, _S), "MatmulAlgoConfigGetAttribute": (_V, _I, _V, _S, _V),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,11 @@ from tile_oracle.problem import Problem
 
 _V = c_void_p
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
-    "Create": (_V,),
-    "SetStream": (_V, _V),
-    "BackendCreateDescriptor": (c_int, _V),
-    "BackendDestroyDescriptor": (_V,),
-    "BackendFinalize": (_V,),
+    "Create": (_V,), "SetStream": (_V, _V), "BackendCreateDescriptor": (c_int, _V),
+    "BackendDestroyDescriptor": (_V,), "BackendFinalize": (_V,),
     "BackendSetAttribute": (_V, c_int, c_int, c_int64, _V),
-    "BackendGetAttribute": (_V, c_int, c_int, c_int64, _V, _V),
-    "BackendExecute": (_V, _V, _V),
-}
+    "BackendGetAttribute": (_V, c_int, c_int, c_int64, _V, _V), "BackendExecute": (_V, _V, _V),
+}  # fmt: skip
 
 # Types of attributes.
 _HANDLE, DATA_TYPE, _BOOLEAN, INT64, _FLOAT, _POINTER, _MODE, _HEURISTIC, _KNOB = (0, 1, 2, 3, 4, 6, 7, 8, 9)
