@@ -98,10 +98,7 @@ class TiledKernel(FlatKernel):
 
     def __post_init__(self) -> None:
         for name, known in (*self.words.items(), ("scheduler", SCHEDULERS), ("epilogue", EPILOGUES)):
-            if getattr(self, name) not in known:
-                raise KernelError(
-                    f"{name} {shortened(getattr(self, name))} is not one of {', '.join(map(str, known))}"
-                )
+            self._require(name, known)
         if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
             raise KernelError(
                 f"pipeline {shortened(self.pipeline)} is not mem, comp_async, comp_tdm, comp_tdm_vN, "

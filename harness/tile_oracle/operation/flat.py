@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import cache, cached_property
 from typing import Any, ClassVar, Self
@@ -76,6 +76,12 @@ class Flat:
             pass
         wanted = {"bool": "True or False", "int": "an integer", "str": "a text"}[kind]
         raise cls.refused(f"{name} = {shortened(value)} is not {wanted}")
+
+    def _require(self, name: str, known: Collection[Any]) -> None:
+        """Raises `refused` when a field has none of the known values."""
+        value = getattr(self, name)
+        if value not in known:
+            raise self.refused(f"{name} {shortened(value)} is not one of {', '.join(map(str, known))}")
 
 
 def _is_null(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -140,11 +140,6 @@ class FlatProblem(Flat):
     def tflops(self, latency_ms: float) -> float:
         """Throughput in TFLOPS (1e12 floating-point operations a second) at a latency in milliseconds."""
         return self.flops / (latency_ms * 1e9)
-
-    def _require(self, name: str, known: Collection[Any]) -> None:
-        """Raises ProblemError when a field has none of the known values."""
-        if getattr(self, name) not in known:
-            raise ProblemError(f"{name} {getattr(self, name)!r} is not one of {', '.join(map(str, known))}")
 
     def _require_integers(self, names: Iterable[str], least: int = 1, most: int = MAX_EXTENT) -> None:
         """Raises ProblemError when a field is not an integer in the range."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 from tile_oracle.triton.expression import Expression, ExpressionError, Number
@@ -26,9 +26,14 @@ class DeclarationError(ExpressionError):
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch of a function with the same configuration. See `launch`."""
+    """A further launch, after the declared function's, such as the sum of split-K's parts.
+
+    function: a @triton.jit function. Its constexpr arguments take the values of the configuration. grid,
+    arguments: as in the decorators (`declare`).
+    """
 
     function: Any
+    _: KW_ONLY
     grid: Grid
     arguments: Arguments | None = None
 
@@ -60,13 +65,8 @@ def declared() -> list[Declaration]:
     return found
 
 
-def launch(function: Any, *, grid: Grid, arguments: Arguments | None = None) -> Launch:
-    """Returns a further launch, after the declared function's, such as the sum of split-K's parts.
-
-    `function` is a @triton.jit function. Its constexpr arguments take the values of the configuration.
-    `arguments` and `grid` are as in the decorators (`declare`).
-    """
-    return Launch(function, grid, arguments)
+launch = Launch
+"""What a declaration calls it by."""
 
 
 def declare(
@@ -114,7 +114,7 @@ def declare(
     chosen = {name: tuple(kinds.get(plural, view.kinds[name])) for plural, name in plurals.items()}
 
     def decorate(function: Function) -> Function:
-        main = Launch(function, grid, arguments)
+        main = Launch(function, grid=grid, arguments=arguments)
         _DECLARED.append(
             Declaration(
                 *(view, chosen, main, tuple(after), configs, constraints, workspace_bytes),
