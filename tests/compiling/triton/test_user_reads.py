@@ -37,6 +37,17 @@ def test_a_file_belongs_to_an_installed_package_or_to_the_user(file: str, packag
     assert found == package if package is None else found is not None and str(found).endswith(package)
 
 
+def test_whose_a_file_is_takes_no_look_at_the_environment_that_is_watched() -> None:
+    """Of Python 3.13, sysconfig reads the environment, which asks in turn whose file reads it."""
+    program = (
+        "import os, sysconfig\n"
+        "from tile_oracle.compiling.triton.user_reads import package_of\n"
+        "sysconfig.get_path = sysconfig.get_paths = os.environ = None\n"
+        "assert package_of(os.__file__) is not None"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def image(path: Path, folder: Path) -> bytes:
     """The code of the file's kernel, compiled."""
     source = TritonSource(describe_file(path, "sm_90"))

@@ -19,6 +19,8 @@ from tile_oracle.errors import HarnessError
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _DATA = _PACKAGE / "_data"
+_LIBRARY = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
+"""Asked for here: of Python 3.13, sysconfig may read the environment, which is watched later."""
 _FOLDERS = frozenset(("site-packages", "dist-packages"))
 
 
@@ -27,7 +29,7 @@ def package_of(file: str) -> Path | None:
     """Returns the installed package that a file belongs to, as its folder or only file; None for any other
     file."""
     path = Path(file).resolve()
-    for place in (_DATA, _PACKAGE, *filter(None, [_triton()]), *_library()):
+    for place in (_DATA, _PACKAGE, *filter(None, [_triton()]), *_LIBRARY):
         if path.is_relative_to(place) and not _FOLDERS.intersection(path.relative_to(place).parts):
             return place
     ends = [number for number, part in enumerate(path.parts) if part in _FOLDERS]
@@ -37,11 +39,6 @@ def package_of(file: str) -> Path | None:
 def _triton() -> Path | None:
     file = getattr(sys.modules.get("triton"), "__file__", None)
     return Path(file).resolve().parent if file else None
-
-
-@cache
-def _library() -> tuple[Path, ...]:
-    return tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
 
 class UserReads:
@@ -120,7 +117,7 @@ class UserReads:
     @property
     def imports_packages(self) -> bool:
         """Whether the user's files import installed packages, of which no file travels."""
-        known = {None, package_of(str(self._main)), _PACKAGE, _DATA, _triton(), *_library()}
+        known = {None, package_of(str(self._main)), _PACKAGE, _DATA, _triton(), *_LIBRARY}
         files = [file for name, file in _module_files() if name in self._imported]
         return any(package_of(file) not in known for file in files)
 
