@@ -12,6 +12,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 from tile_oracle.session.pair_id import pair_id, pair_of
+from tile_oracle.session.pytest_private import share_place
 
 KERNELS = (
     *kernel_pool("forward", "bf16", 2, arch="gfx950", rules="default"),
@@ -54,3 +55,14 @@ def test_kernels_are_parsed_from_test_ids_with_other_parameters(
 )
 def test_other_test_ids_have_no_pair(nodeid: str) -> None:
     assert pair_of(nodeid) == (None, None)
+
+
+@pytest.mark.parametrize("value", ["a", "b"])
+def test_a_test_has_the_place_that_pytest_finds(request: pytest.FixtureRequest, value: str) -> None:
+    item, places = request.node, dict[str, tuple[str, int | None]]()
+    found = vars(item).pop("location")
+    share_place(item, places)
+    assert item.location == found
+    del vars(item)["location"]
+    share_place(item, places)
+    assert vars(item)["location"] == found, "it is not looked for again"

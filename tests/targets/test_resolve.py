@@ -9,6 +9,7 @@ import pytest
 
 from tests.pools import kernel_pool
 from tests.targets.conftest import Resolve
+from tile_oracle.arch.arch import Arch
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import BuildError, DeviceMissingError, TargetError
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
@@ -70,6 +71,22 @@ def test_options_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
 def test_a_kernel_that_this_arch_lacks_is_refused_with_a_reason(resolve: Resolve) -> None:
     foreign = GroupedConvKernel("forward", "bf16", 2, 64, 64, 64, 1, 1, 1, 4, 16, 1, pipeline="preshufflev2")
     assert "preshufflev2" in (resolve("cpu")[0].refusal(foreign, PROBLEM) or "")
+
+
+def test_a_refusal_is_found_once(resolve: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds and devices ask about every pair of a session."""
+    kernel, asked = kernel_pool("forward", "bf16", 2, arch="cpu", rules="tiny")[0], list[str]()
+
+    def count(name: str) -> None:
+        find = getattr(Arch, name)
+        monkeypatch.setattr(Arch, name, lambda *of: asked.append(name) or find(*of))
+
+    count("refusal")
+    count("problem_refusal")
+    target = resolve("cpu")[0]
+    for problem in (PROBLEM, PROBLEM, replace(PROBLEM, N=2)):
+        assert target.refusal(kernel, problem) is None
+    assert asked == ["refusal", "problem_refusal", "problem_refusal"]
 
 
 def test_the_limit_grows_with_the_work(resolve: Resolve) -> None:

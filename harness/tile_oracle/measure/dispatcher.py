@@ -123,7 +123,7 @@ class Dispatcher:
         """A heap of parts that wait for a device, the most urgent first."""
         self._growing: dict[str, _Part] = {}
         """Problem -> what is built of it, while that is less than what is not."""
-        self._usable: dict[str, str] = {}
+        self.usable: dict[str, str] = {}
         """The devices that get work, each with the problem whose data it has."""
         self._idle: dict[str, None] = {}
         """Those without an assignment."""
@@ -153,10 +153,6 @@ class Dispatcher:
     def has_measured(self, problem: str) -> bool:
         """Returns whether nothing of a problem is left to do."""
         return self._problems[problem].complete
-
-    def usable(self) -> list[str]:
-        """Returns the devices that get work."""
-        return [*self._usable]
 
     def takes_finals(self, device: str, number: int) -> bool:
         """Returns whether results of the leaders are expected from this assignment."""
@@ -196,15 +192,15 @@ class Dispatcher:
 
     def joined(self, device: str) -> None:
         """A device is there, new or again."""
-        if device in self._usable:
+        if device in self.usable:
             self.gone(device)
-        self._usable[device], self._idle[device] = "", None
+        self.usable[device], self._idle[device] = "", None
 
     def gone(self, device: str, *, died: bool = True) -> None:
         """A device is not there any more, or may not measure any more. died: its kernels may be the cause."""
-        if device not in self._usable:
+        if device not in self.usable:
             return
-        del self._usable[device]
+        del self.usable[device]
         for assignment in [held for held in self._assignments.values() if held.device == device]:
             self._release(assignment)
             self._go_on(assignment.part, died=died)
@@ -265,7 +261,7 @@ class Dispatcher:
             heappop(queue)  # it was forgotten
         if queue and self._may_run(queue[0][2].problem):
             return heappop(queue)[2]
-        return self._growing_part(self._usable[device])
+        return self._growing_part(self.usable[device])
 
     def _may_run(self, problem: _Problem) -> bool:
         if not (problem.fresh and self._begins_new):
@@ -289,7 +285,7 @@ class Dispatcher:
     def _assign(self, device: str, part: _Part, now: float) -> Assign:
         problem = part.problem
         problem.fresh = False
-        self._usable[device] = problem.name
+        self.usable[device] = problem.name
         finals = problem.open_parts == 1 and not problem.unbuilt
         assignment = _Assignment(self._number(), part, device, finals, now)
         self._assignments[assignment.number] = assignment

@@ -308,7 +308,7 @@ class Driver:
     def _watch(self, now: float) -> None:
         """Ends a session that has work and no device to do it."""
         idle = not (self._resumed or self._dispatcher.has_work)
-        if self._dispatcher.usable() or idle or self.is_complete():
+        if self._dispatcher.usable or idle or self.is_complete():
             self._usable_s = now
         elif now - self._usable_s > self._no_device_s:
             waits = self._engine.waiting() or self._last_why or "none has joined"

@@ -12,7 +12,7 @@ import pytest
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, NotBegunError
 from tile_oracle.session.companions import check_companions, report_samples, wants_samples, why_no_samples
 from tile_oracle.session.items import FIXTURES, pair_of_item, params_of
-from tile_oracle.session.pytest_private import fixture_definitions
+from tile_oracle.session.pytest_private import fixture_definitions, share_place
 from tile_oracle.session.state import SessionState
 from tile_oracle.session.suite_names import SUITE_ID
 from tile_oracle.terminal.counts import count
@@ -34,6 +34,8 @@ class RunningHooks:
         self.config, self.session, self.state = state.config, state.session, state
         self._left_s = 0.0
         """Since when pytest itself has been at work."""
+        self._places: dict[str, tuple[str, int | None]] = {}
+        """Name of a test function of the suite -> file and line."""
         self._told: dict[str, str] = {}
         """Failure of several lines -> the test that it is printed for."""
 
@@ -57,6 +59,8 @@ class RunningHooks:
         if item.nodeid == self.state.first_later:
             for line in self.session.end_first():
                 self.state.display.line(line)
+        if item.nodeid.startswith(SUITE_ID):
+            share_place(item, self._places)
         problem = params_of(item).get("problem")
         if problem is None or not hasattr(problem, "op"):
             return None  # not about a problem, or `problem` is a fixture of the project's own

@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling.binary import BuildResult
@@ -18,6 +18,8 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.targets.gpu_presence import Presence, visible_device
+
+_REFUSALS_KEPT = 1 << 14
 
 
 class Source(ABC):
@@ -57,7 +59,10 @@ class Compiled(Source):
         self.kernels: KernelSource = builder.source
         self.implementation, self.identity = self.kernels.implementation, builder.source_identity
         arch = load_arch(builder.arch)
-        self._limits = arch.unlisted if self.implementation == CK_TILE else arch
+        limits = arch.unlisted if self.implementation == CK_TILE else arch
+        self._problem_refusal, self._kernel_refusal = limits.problem_refusal, cache(limits.refusal)
+        # Builds and devices ask about the same pairs.
+        self._refusal = lru_cache(_REFUSALS_KEPT)(self._find_refusal)
 
     @cached_property
     def declared(self) -> frozenset[Kernel]:
@@ -69,8 +74,11 @@ class Compiled(Source):
         return kernel in self.declared
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        return self._refusal(kernel, problem)
+
+    def _find_refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         missing = self.kernels.refusal(kernel, problem)
-        return missing or self._limits.refusal(kernel) or self._limits.problem_refusal(kernel, problem)
+        return missing or self._kernel_refusal(kernel) or self._problem_refusal(kernel, problem)
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
         return self.builder.submit(kernel)
