@@ -112,8 +112,14 @@ class CublasLt(BlasLt):
         self.calls("MatmulAlgoGetIds", self.handle, _COMPUTE_32F, R_32F, *types, most, found, byref(count))
         return tuple(sorted(found[: count.value]))
 
+    def capability(self, algorithm: Algorithm, number: int) -> int:
+        """Returns a capability that is one number, 0 where the version does not know it."""
+        value, written = c_uint32(), c_size_t()
+        asked = (byref(algorithm), number, byref(value), ctypes.sizeof(value), byref(written))
+        return 0 if self.calls.status("MatmulAlgoCapGetAttribute", *asked) else value.value
+
     def capabilities(self, algorithm: Algorithm, number: int) -> tuple[int, ...]:
-        """Returns a capability, one number or several; (0,), which means undefined, where there is none."""
+        """Returns a capability that is a list; (0,), which means undefined, where it is empty."""
         written = c_size_t()
         ask = "MatmulAlgoCapGetAttribute"
         if self.calls.status(ask, byref(algorithm), number, None, 0, byref(written)) or not written.value:
@@ -127,7 +133,7 @@ class CublasLt(BlasLt):
         """Returns what an initialized algorithm can be configured to."""
         tiles, stages = (self.capabilities(algorithm, number) for number in (_CAP_TILES, _CAP_STAGES))
         of_one = (_CAP_SPLIT_K, _CAP_REDUCTIONS, _CAP_SWIZZLE, _CAP_CUSTOM, *_CAP_ALIGNMENTS)
-        splits, *numbers = (self.capabilities(algorithm, number)[0] for number in of_one)
+        splits, *numbers = (self.capability(algorithm, number) for number in of_one)
         reductions, swizzle, custom, *alignments = numbers
         aligned = max(alignments) <= _ALIGNMENT_BYTES
         return AlgorithmLimits(tiles, stages, bool(splits), reductions, swizzle, custom, aligned)
