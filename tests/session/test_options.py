@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pytest_project import Project
 from tile_oracle.compiling.prebuilt_folder import MANIFEST
 from tile_oracle.compiling.triton.description import DESCRIPTION
 from tile_oracle.errors import BuildError, HarnessError
@@ -168,6 +169,13 @@ def test_kernels_come_from_sources_and_libraries(
     assert found.named(found.pool_name or "SET") == pool
     again = read_kernels(found.text.replace("ck_tile", "ck_tile=ck"), tmp_path)
     assert not text or (again.text, again.named("SET")) == (text, found.named("SET"))
+
+
+def test_a_library_of_another_target_is_not_looked_for(project: Project) -> None:
+    """Not even installed it would help."""
+    refused = project.pytest("--problem-set", "small.csv", "--kernels", "native,torch", "--target", "cpu")
+    assert refused.status == 4
+    assert refused.last.endswith("--kernels torch is for --target sm_90, not for cpu")
 
 
 def test_folders_say_what_they_hold_and_ck_tile_s_option_means_the_same(tmp_path: Path) -> None:

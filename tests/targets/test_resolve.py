@@ -56,6 +56,14 @@ def test_what_only_compiles_kernels_in_triton_says_so(name: str, resolve: Resolv
         open_triton(name, "")
 
 
+def test_a_file_of_kernels_that_is_not_there_is_no_missing_device(
+    options: TargetOptions, resolve: Resolve, tmp_path: Path
+) -> None:
+    sources = (f"triton={tmp_path / 'typo.py'}",)
+    with pytest.raises(BuildError, match=r"typo\.py: there is no such Python file"):
+        resolve("auto", replace(options, sources=sources))
+
+
 def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="--kernels ck_tile is for --target gfx950 or gfx942 or gfx90a"):
         resolve_target("cpu", TargetOptions(sources=(f"ck_tile={tmp_path}",)))

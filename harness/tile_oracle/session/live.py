@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.compiling.kernel_source import NATIVE
+from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.libraries.algorithms import Algorithms
 from tile_oracle.libraries.ask import ask_library
@@ -115,6 +116,10 @@ class LiveSession(Session):
         if folder is not None:
             files = [offers_file(Path(folder), library.name) for library, _ in libraries]
             return {one.library: one for one in map(load_offers, files)}
+        for library, _ in libraries:
+            if target.arch not in library.archs:
+                archs = " or ".join(library.archs)
+                raise TargetError(f"--kernels {library.name} is for --target {archs}, not for {target.name}")
         problems = load_problem_sets(options.problem_set or "").problems
         return {
             library.name: ask_library(

@@ -72,7 +72,7 @@ def open_target(arch: str, options: TargetOptions) -> Target:
 def _can_be_interpreted(options: TargetOptions) -> bool:
     """Returns whether all sources are files of kernels in Triton."""
     words = [word.partition("=") for word in options.sources]
-    return all(name == TRITON and not is_prebuilt_folder(Path(file or "/")) for name, _, file in words)
+    return all(name == TRITON and (not file or Path(file).is_file()) for name, _, file in words)
 
 
 def _interpreter(options: TargetOptions) -> Target:
