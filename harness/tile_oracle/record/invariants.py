@@ -3,7 +3,7 @@
 A digest detects changes of a file. These rules also cover files without a digest and files written by other
 programs or by hand:
 
-- the status is a known one; problem and kernel are named; the round is not negative
+- status and cache are known ones; problem and kernel are named; the round is not negative
 - the problem's id is that of the problem's columns, and the kernel's name is that of the kernel's columns
 - an ok row has a latency and a throughput, and at least one sample where samples are counted
 - times are positive and finite, and neither the fastest sample nor a lower bound is slower than the median
@@ -27,7 +27,7 @@ from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import problem_from_row
-from tile_oracle.record.schema import STATUSES, kernel_columns, problem_columns
+from tile_oracle.record.schema import COLD, STATUSES, WARM, kernel_columns, problem_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,11 @@ class _Rows:
         unknown = np.array([str(word) not in STATUSES for word in statuses])
         self._refuse(unknown[status], f"the status is none of {', '.join(STATUSES)}")
         self._refuse(self._numbers("round") < 0, "the round is negative")
+        caches, cache = self._encoded("cache")
+        self._refuse(
+            np.array([word not in (WARM, COLD, None) for word in caches])[cache],
+            "cache is neither warm nor cold",
+        )
         ok = np.array([word == "ok" for word in statuses])[status]
         self._check_kernels()
         self._check_figures(ok, self._check_problems())
@@ -78,10 +83,11 @@ class _Rows:
         for name, values in (("latency_ms", latency), ("latency_min_ms", fastest)):
             self._refuse(_not_positive(values), f"{name} is not a positive number")
         self._refuse(fastest > latency, "latency_min_ms is more than latency_ms")
-        at_least = self._numbers("at_least_ms")
-        self._refuse(_not_positive(at_least), "at_least_ms is not a positive number")
+        at_least, aligned = self._numbers("at_least_ms"), self._numbers("aligned")
+        for name, values in (("at_least_ms", at_least), ("aligned", aligned)):
+            self._refuse(_not_positive(values), f"{name} is not a positive number")
         self._refuse(at_least > latency, "at_least_ms is more than latency_ms")
-        for name in ("spread", "busy_ms", "check_ms"):
+        for name in ("spread", "precision", "busy_ms", "check_ms"):
             values = self._numbers(name)
             self._refuse((values < 0) | np.isinf(values), f"{name} is negative or infinite")
         self._refuse(_not_positive(tflops), "tflops is not a positive number")
