@@ -14,7 +14,7 @@ from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.engine import Engine, Event, Joined, Told
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.record.journal_line import encode_line
+from tile_oracle.record.journal import encode_line
 from tools.faults.flippable.records import some_rows
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.commands.merge import write_oracle
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Problem

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 from tile_oracle.commands.table import COMMANDS, GROUPS, Command, called_today, named_command
 from tile_oracle.errors import HarnessError
-from tile_oracle.files.output_place import refuse_unwritable
+from tile_oracle.files.atomic_file import refuse_unwritable
 from tile_oracle.process.optimized import refuse_missing_docstrings
 from tile_oracle.terminal.argument_table import WRITTEN, add_arguments
 from tile_oracle.terminal.did_you_mean import did_you_mean, most_like

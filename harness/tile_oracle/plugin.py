@@ -16,11 +16,11 @@ import pytest
 from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.session.asked_devices import devices_of, take_devices
 from tile_oracle.session.command_line import decide_status, final_status, is_decided, only_shows
+from tile_oracle.session.items import REPLAY_SUITE, is_only_suite, name_suite
 from tile_oracle.session.option_names import OptionNames, is_session, register_all_now
 from tile_oracle.session.options import option_value, read_options
 from tile_oracle.session.outcome import Outcome, read_allowed
 from tile_oracle.session.pytest_private import is_loading_conftests, rewrite_no_module_of
-from tile_oracle.session.suite_names import REPLAY_SUITE, is_only_suite, name_suite
 
 if TYPE_CHECKING:
     from tile_oracle.kernel import Kernel

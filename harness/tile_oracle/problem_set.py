@@ -1,8 +1,8 @@
 """Problem sets: files of problems. Shipped sets are given by name, a user's own files by path.
 
-A user's file is a CSV table (`problem_list.problem_table`) or the same in JSON
-(`problem_list.json_problems`), the records of a run (`problem_list.recorded`), or another program's file
-(`foreign.formats`). The file's name or first lines decide which. Shipped sets are CSV.
+A user's file is a CSV table or the same in JSON (`problem_list.problem_table`), the records of a run
+(`problem_list.recorded`), or another program's file (`foreign.formats`). Its name or first lines decide
+which. Shipped sets are CSV.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tests.made_records import make_problems
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded, records_of
 from tile_oracle.cli import main
-from tile_oracle.commands.json_output import json_text
+from tile_oracle.commands.arguments import json_text
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
 from tile_oracle.record.dataset_file import write_dataset
 

@@ -13,7 +13,7 @@ import pytest
 from tests.report.records_factory import accepted, some_problems, some_run
 from tile_oracle.commands import report
 from tile_oracle.errors import GateError, RecordError
-from tile_oracle.judge.baseline_file import save_baseline
+from tile_oracle.judge.baseline import save_baseline
 from tile_oracle.judge.picker import Origin
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.schema import arrow_schema

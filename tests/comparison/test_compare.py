@@ -14,14 +14,21 @@ import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
-from tile_oracle.comparison.compare import FASTER, SAME, SLOWER, UNKNOWN, Change, Comparison, compare_sides
+from tile_oracle.comparison.compare import (
+    FASTER,
+    SAME,
+    SLOWER,
+    UNKNOWN,
+    Change,
+    Comparison,
+    compare_sides,
+    side_of_records,
+)
 from tile_oracle.comparison.page import comparison_html
-from tile_oracle.comparison.side import side_of_records
 from tile_oracle.comparison.wording import change_text, markdown, short_names, terminal_lines
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import write_records
-from tile_oracle.judge.baseline import Baseline
-from tile_oracle.judge.baseline_file import save_baseline
+from tile_oracle.judge.baseline import Baseline, save_baseline
 from tile_oracle.judge.noise import Margin
 
 PROBLEMS = make_problems(30)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
-from tile_oracle.comparison.compare import FASTER, SAME, SLOWER, UNKNOWN
-from tile_oracle.comparison.paragraph import compared_picks, open_pairs, paragraph, paragraphs
-from tile_oracle.comparison.side import side_of_records
+from tile_oracle.comparison.compare import FASTER, SAME, SLOWER, UNKNOWN, side_of_records
+from tile_oracle.comparison.wording import compared_picks, open_pairs, paragraph, paragraphs
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select
 from tile_oracle.kernel import Kernel

@@ -9,8 +9,7 @@ import pytest
 
 from tests.pools import kernel_pool
 from tile_oracle.commands import build
-from tile_oracle.commands.kernel_choice import own_kernels
-from tile_oracle.commands.kinds import KINDS
+from tile_oracle.commands.kinds import KINDS, own_kernels
 from tile_oracle.compiling import native
 from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.compiling.prebuild import Progress

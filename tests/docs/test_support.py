@@ -24,7 +24,7 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import constant_groups
 from tile_oracle.model.store import SPEC_FILE, kernels_trained_on
 from tile_oracle.problem import Problem
-from tile_oracle.registry.rankers import NATIVE, load_candidates
+from tile_oracle.registry.registry import NATIVE, load_candidates
 from tile_oracle.selector.export import export_model
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.training.training_range import TrainingRange

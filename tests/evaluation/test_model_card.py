@@ -12,7 +12,7 @@ from tile_oracle.cli import main
 from tile_oracle.evaluation.model_card import model_card
 from tile_oracle.features.schemas.roofline_time import FITTED_TO
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.baseline import load_baseline
 from tile_oracle.model.store import baseline_files, model_folders
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.train import train

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 from tests.judge.made_runs import BEST, EXTRA, IDENTITY, IDS, a_run, baseline
 from tile_oracle.errors import GateError
 from tile_oracle.files.sealed_json import without_seal
-from tile_oracle.judge.baseline import Baseline, make_baseline
-from tile_oracle.judge.baseline_file import baseline_path, load_baseline, save_baseline, slug
+from tile_oracle.judge.baseline import (
+    Baseline,
+    baseline_path,
+    load_baseline,
+    make_baseline,
+    save_baseline,
+    slug,
+)
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.noise import Margin
 from tile_oracle.judge.verdict import judge

@@ -12,8 +12,7 @@ import scipy.stats
 from tests.judge.made_runs import IDS, PICK, PROBLEMS, a_run, baseline, judged
 from tests.report.records_factory import frame, record, some_kernels
 from tile_oracle.judge.bootstrap import interval, mean, p10, paired_interval
-from tile_oracle.judge.criteria import Criteria, coverage
-from tile_oracle.judge.interval_criteria import interval_average, interval_largest_loss, suspects
+from tile_oracle.judge.criteria import Criteria, coverage, interval_average, interval_largest_loss, suspects
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.scope import NOTHING_JUDGED, Part, part_to_judge

@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
-from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
-from tile_oracle.judge.criteria import Criteria, Criterion
-from tile_oracle.judge.interval_criteria import interval_largest_loss
-from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.criteria import Criteria, Criterion, interval_largest_loss
+from tile_oracle.judge.noise import Margin, accepted_margins, margins
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select
 from tile_oracle.judge.statistics import (

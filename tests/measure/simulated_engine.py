@@ -17,7 +17,7 @@ from tile_oracle.measure.engine import Engine, Event, Gone, Joined, Told
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.record.journal_line import decode_line, encode_line
+from tile_oracle.record.journal import decode_line, encode_line
 
 PROBLEMS = tuple(f"forward-fp32-n{n}-c8-k8-i6x6-f3x3" for n in range(1, 200))
 KERNELS = tuple(

@@ -22,7 +22,7 @@ from tile_oracle.measure.measuring import Measuring
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.record.journal_line import decode_line
+from tile_oracle.record.journal import decode_line
 from tile_oracle.targets import TargetOptions
 from tile_oracle.targets.resolve import open_target
 from tile_oracle.targets.target import Target

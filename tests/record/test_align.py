@@ -14,9 +14,9 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.record.align import FACTOR, LEAST_SHARED, align_runs
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.merge import FACTOR, LEAST_SHARED, align_runs
 from tile_oracle.record.schema import arrow_schema
 
 KERNELS = make_kernels(("compv3", "compv4"))

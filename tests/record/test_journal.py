@@ -26,13 +26,14 @@ from tile_oracle.record.journal import (
     JOURNAL_GLOB,
     PART_GLOB,
     Journal,
+    decode_lines,
+    encode_line,
     forget_lost,
     left_unsealed,
     read_journal,
     seal_abandoned,
     write_part,
 )
-from tile_oracle.record.journal_line import decode_lines, encode_line
 from tile_oracle.record.schema import arrow_schema
 
 MakeRow = Callable[..., dict[str, Any]]

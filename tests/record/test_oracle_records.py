@@ -18,7 +18,7 @@ from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import oracle_bytes, read_about, write_dataset
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.journal import rows_table
-from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
+from tile_oracle.record.merge import oracle_records, records_to_learn_from
 
 Row = dict[str, Any]
 MakeRow = Callable[..., Row]

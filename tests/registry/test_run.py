@@ -28,7 +28,7 @@ from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem.number_formats import decode, encode
 from tile_oracle.registry import Registry
 from tile_oracle.registry.operands import argument_names, axes
-from tile_oracle.registry.rankers import Candidates
+from tile_oracle.registry.registry import Candidates
 
 CONV = problem_from_id("forward-bf16-n1-c8-k5-i7x6-f3x3-p1")
 

@@ -15,9 +15,8 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.judge.verdict import FAILED, NO_BASELINE
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.report.answers import is_it_good, where_it_fails
+from tile_oracle.report.answers import is_it_good, next_steps, where_it_fails
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
-from tile_oracle.report.hero import spots
 from tile_oracle.report.html import report_html
 from tile_oracle.report.lost_time import (
     combined_name,
@@ -26,9 +25,8 @@ from tile_oracle.report.lost_time import (
     shares_by_kind,
     time_weighted_percent,
 )
-from tile_oracle.report.next_steps import next_steps
 from tile_oracle.report.picker_figures import PickerFigures
-from tile_oracle.report.pictures import roofline
+from tile_oracle.report.pictures import roofline, spots
 
 
 def _two_problems(arch: str = "", baseline: Baseline | None = None) -> ReportData:

@@ -20,9 +20,9 @@ from tile_oracle.judge.picker import Origin
 from tile_oracle.pages.words import moment
 from tile_oracle.report.answers import is_it_good
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
-from tile_oracle.report.hero import hero_line, spots
 from tile_oracle.report.html import report_html
 from tile_oracle.report.picker_figures import PickerFigures
+from tile_oracle.report.pictures import hero_line, spots
 
 VOID = {"meta", "br", "wbr", "input", "link", "img"}
 RUN = RunInfo(

@@ -11,7 +11,7 @@ import pandas as pd
 from tests.made_records import make_problems, true_time_ms
 from tests.pytest_project import Project
 from tests.report.records_factory import frame, record
-from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.commands.merge import write_oracle
 from tile_oracle.kernel import Kernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import pool_of_kind

@@ -13,7 +13,7 @@ import pytest
 
 from tests.processes import run_python
 from tests.pytest_project import PROBLEMS, QUICK, TWO_KERNELS, Finished, Project
-from tile_oracle.judge.baseline_file import load_baseline, save_baseline
+from tile_oracle.judge.baseline import load_baseline, save_baseline
 from tile_oracle.record.dataset import load_records
 from tile_oracle.session.conclusion import device_conditions
 from tile_oracle.session.outcome import Outcome

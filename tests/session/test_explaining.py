@@ -6,7 +6,7 @@ from tests.report.records_factory import some_problems, some_run
 from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import RunInfo, analyse
 from tile_oracle.report.lost_time import lost_times
-from tile_oracle.session.explaining import to_explain
+from tile_oracle.session.beside import to_explain
 
 
 def test_the_problems_that_a_report_shows_first_are_explained() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.processes import run_python
 from tests.pytest_project import PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project, end_of
 from tests.session.recorded import SET, Recorded
-from tile_oracle.judge.baseline_file import load_baseline, save_baseline
+from tile_oracle.judge.baseline import load_baseline, save_baseline
 from tile_oracle.session.outcome import Outcome
 
 REPLAY = ("--problem-set", SET, "--target", "replay")

@@ -14,7 +14,7 @@ from tests.pytest_project import PROBLEMS, TWO_KERNELS, Finished, Project
 from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded
 from tile_oracle.errors import HarnessError
-from tile_oracle.judge.baseline_file import load_baseline, save_baseline
+from tile_oracle.judge.baseline import load_baseline, save_baseline
 from tile_oracle.session.outcome import ALLOWABLE, MEANINGS, Outcome, most_severe, read_allowed
 
 ROOT = Path(__file__).parents[2]

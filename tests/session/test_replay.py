@@ -12,7 +12,7 @@ import pytest
 
 from tests.pytest_project import Finished
 from tests.session.recorded import DEVICE, SET, Recorded, measured, records_of, train_model
-from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.commands.merge import write_oracle
 from tile_oracle.errors import HarnessError
 from tile_oracle.evaluation.folder_model import Folders
 from tile_oracle.problem_set import load_problem_set

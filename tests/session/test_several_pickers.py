@@ -10,7 +10,7 @@ import pytest
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded
 from tests.session.test_picks_file import write_picks
-from tile_oracle.judge.baseline_file import slug
+from tile_oracle.judge.baseline import slug
 
 FIRST = """
 from tile_oracle.pickers.picker import Configuration
@@ -76,8 +76,9 @@ def test_all_are_judged_side_by_side_each_by_its_own_baseline(recorded: Recorded
     assert list(found) == ["made_up", "first", "my picks (2)", "single"]
     assert {one["state"] for one in found.values()} == {"passed"}
     assert found["first"]["identity"] == "first 2.1"
-    assert found["first"]["exact"] == 0
-    assert found["first"]["mapped"] + found["first"]["same_tile"] == len(recorded.problems)
+    choices = found["first"]["choices"]
+    assert choices["exactly"][0] == 0
+    assert choices["nearest"][0] + choices["same tile and split-K"][0] == len(recorded.problems)
     assert "nearest: the smallest sum" in again.output
     low, high = (found["my picks (2)"]["difference_mean"][side] for side in ("low", "high"))
     assert low <= found["my picks (2)"]["mean_percent"] - found["made_up"]["mean_percent"] <= high

@@ -12,7 +12,7 @@ from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded
 from tile_oracle.errors import HarnessError
 from tile_oracle.record.dataset import load_records
-from tile_oracle.session.shards import Shard, read_shard
+from tile_oracle.session.options import Shard, read_shard
 
 REPLAYED = ("--problem-set", SET, "--target", "replay", "--allow=no-baseline,incomplete,nothing-judged")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.baseline import load_baseline
 from tile_oracle.kernel.named import parse_named_kernel, source_of
 from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.fitting_model import models_for

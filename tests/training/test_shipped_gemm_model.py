@@ -10,7 +10,7 @@ import pytest
 from tests.samples import slow
 from tile_oracle.commands.evaluate import picker_for, rank_recorded
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.baseline import load_baseline
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select, summarise
 from tile_oracle.model.fitting_model import models_for, pool_of_model

@@ -33,11 +33,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.judge.accepted_picks import accepted_margins
-from tile_oracle.judge.baseline import Baseline, make_baseline
-from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.baseline import Baseline, load_baseline, make_baseline
 from tile_oracle.judge.criteria import FAIL, Criteria
-from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.noise import Margin, accepted_margins, margins
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import select
 from tile_oracle.judge.verdict import Verdict, judge

@@ -1,11 +1,23 @@
-"""The arguments that several commands share, as rows of an `argument_table`."""
+"""What several commands share: rows of an `argument_table`, and what they write.
+
+With --json a command's stdout has JSON alone; progress and notes go to stderr.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, TextIO
 
-from tile_oracle.errors import BuildError, RuleError
+import msgspec
+
+from tile_oracle.errors import BuildError, RecordError, RuleError
+from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.files.disk_errors import disk_errors_as
+from tile_oracle.terminal.argument_table import STDOUT
 
 DEFAULT_KERNEL_SET = "default"
 """The kernel set where none is given."""
@@ -41,3 +53,58 @@ def take_source(args: argparse.Namespace, ck_tile: Path | None = None) -> str:
     elif given.libraries or len(given.sources) != 1 or given.sources[0].startswith("native="):
         raise BuildError(f"--kernels {args.kernels}: give one source whose kernels can be compiled")
     return given.sources[0]
+
+
+def progress_stream(args: argparse.Namespace) -> TextIO:
+    """Returns where lines about the work go: stdout, which --json needs for itself."""
+    return sys.stderr if args.json in (True, STDOUT) else sys.stdout
+
+
+def json_text(document: object) -> str:
+    """Returns one document; numbers that are not finite become null."""
+    plain = msgspec.json.decode(msgspec.json.encode(document, enc_hook=_simple))
+    return json.dumps(plain, indent=1) + "\n"
+
+
+def print_json(document: object) -> None:
+    """Prints one document."""
+    sys.stdout.write(json_text(document))
+
+
+def show(args: argparse.Namespace, document: object, lines: Iterable[str], status: int = 0) -> int:
+    """Prints what was found, as --json or as lines; returns the status."""
+    if args.json:
+        print_json(document)
+    else:
+        print("".join(f"{line}\n" for line in lines), end="")
+    return status
+
+
+def put(args: argparse.Namespace, document: object, lines: Iterable[str]) -> None:
+    """Prints the lines, unless a document goes to stdout; with --json prints or writes the document. Raises
+    RecordError."""
+    if STDOUT not in (args.json, getattr(args, "markdown", None)):
+        print("\n".join(lines))
+    if args.json is not None:
+        put_text(args.json, json_text(document))
+
+
+def put_text(place: Path, text: str) -> None:
+    """Prints a text (`-`) or writes it to a file. Raises RecordError."""
+    if place == STDOUT:
+        sys.stdout.write(text)
+    else:
+        write_text(place, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file of UTF-8 text, and the folders that it needs. Raises RecordError."""
+    with disk_errors_as(RecordError, f"cannot write {path}", "choose another place"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode("utf-8"))
+
+
+def _simple(value: Any) -> Any:
+    """Returns what JSON and msgspec do not have, as what they have."""
+    is_number = hasattr(value, "item") and getattr(value, "ndim", None) == 0  # of NumPy
+    return value.item() if is_number else str(value)

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, take_source
-from tile_oracle.commands.kernel_choice import kinds_to_build, own_kernels
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernel
-from tile_oracle.commands.kinds import KINDS
+from tile_oracle.commands.kinds import KINDS, kinds_to_build, own_kernels
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import REFUSE, Builder
 from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource

@@ -6,10 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from tile_oracle.commands.arguments import AS_JSON
-from tile_oracle.commands.json_output import put_json, put_text
+from tile_oracle.commands.arguments import AS_JSON, put, put_text
 from tile_oracle.errors import HarnessError
-from tile_oracle.terminal.argument_table import STDOUT, argument_table
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.documentation import page
 
 FAIL_ON = ("slower", "cannot-tell", "oracle-changed", "pick-changed", "lost", "failing", "gone")
@@ -54,9 +53,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measurements(args: argparse.Namespace) -> int:
-    from tile_oracle.comparison.compare import compare_sides
+    from tile_oracle.comparison.compare import compare_sides, read_side
     from tile_oracle.comparison.page import comparison_html
-    from tile_oracle.comparison.side import read_side
     from tile_oracle.comparison.wording import comparison_document, markdown, terminal_lines
 
     wanted = [word.strip() for word in args.fail_on.split(",") if word.strip()]
@@ -69,9 +67,7 @@ def _measurements(args: argparse.Namespace) -> int:
     outputs = [(args.markdown, markdown(comparison))]
     if args.html:
         outputs.append((args.html, comparison_html(comparison)))
-    if STDOUT not in (args.json, args.markdown):
-        print("\n".join(terminal_lines(comparison)))
-    put_json(args.json, comparison_document(comparison))
+    put(args, comparison_document(comparison), terminal_lines(comparison))
     for place, text in outputs:
         if place:
             put_text(place, text)

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.commands.arguments import put, put_text
 from tile_oracle.commands.evaluate import overlap_with, picker_for, rank_recorded, training_lines
-from tile_oracle.commands.json_output import put_json, put_text
 from tile_oracle.comparison.page import comparison_html
-from tile_oracle.comparison.paragraph import open_pairs, paragraph
-from tile_oracle.comparison.wording import markdown, terminal_lines
+from tile_oracle.comparison.wording import markdown, open_pairs, paragraph, terminal_lines
 from tile_oracle.evaluation.evaluate import Comparison, compare, evaluate
 from tile_oracle.record.dataset import load_records
 from tile_oracle.session.outcome import Outcome
-from tile_oracle.terminal.argument_table import STDOUT
 from tile_oracle.terminal.counts import count
 
 
@@ -32,9 +30,7 @@ def run(args: argparse.Namespace) -> int:
     )
     comparison = compare(records, old, new, in_sample=seen, margin_percent=args.same)
     changes, notes = comparison.changes, training_lines(pickers, records)
-    if STDOUT not in (args.json, args.markdown):
-        print("\n".join([*render(comparison), *notes]))
-    put_json(args.json, comparison.as_json())
+    put(args, comparison.as_json(), [*render(comparison), *notes])
     verdict = comparison.verdict
     first = [
         ("verdict", f"{verdict.state}: {verdict.message}"),

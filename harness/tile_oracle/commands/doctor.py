@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tile_oracle.commands.arguments import BUILD_DIR, ONLY_JSON
-from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.arguments import BUILD_DIR, ONLY_JSON, show
 from tile_oracle.compiling import gpu_toolchain
 from tile_oracle.compiling.cache import check_runs_code, default_cache_folder
 from tile_oracle.compiling.ck_tile.api import CkTileApi, detect
@@ -130,27 +129,23 @@ def run(args: argparse.Namespace) -> int:
         "models": ("models (a session's header says which it takes, and why):", examine_models()),
     }
     python, system = platform.python_version(), platform.platform()
-    if args.json:
-        print_json(
-            {
-                **{"tile_oracle": __version__, "python": python, "platform": system},
-                "auto": chosen if runs else None,
-                "targets": [
-                    {"target": one.target, "runs": one.runs, "verdict": one.verdict, "findings": one.findings}
-                    for one in targets
-                ],
-                "ck_tile": ck_tile,
-                **{name: findings for name, (_, findings) in further.items()},
-            }
-        )
-        return 0 if runs else 1
+    document = {
+        **{"tile_oracle": __version__, "python": python, "platform": system},
+        "auto": chosen if runs else None,
+        "targets": [
+            {"target": one.target, "runs": one.runs, "verdict": one.verdict, "findings": one.findings}
+            for one in targets
+        ],
+        "ck_tile": ck_tile,
+        **{name: findings for name, (_, findings) in further.items()},
+    }
     parts = [(f"target {one.target}: {one.verdict}", one.findings) for one in targets]
     parts += [(f"CK Tile in {folder}:", findings) for folder, findings in ck_tile.items()]
-    print(f"tile-oracle {__version__}, Python {python}, {system}")
+    lines = [f"tile-oracle {__version__}, Python {python}, {system}"]
     for heading, findings in (*parts, *further.values()):
-        print("", heading, *(f"  {one.state:8}{one.what}: {one.text}" for one in findings), sep="\n")
-    print(f"\n--target auto takes {chosen}" if runs else "\nno target can run here")
-    return 0 if runs else 1
+        lines += ["", heading, *(f"  {one.state:8}{one.what}: {one.text}" for one in findings)]
+    lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
+    return show(args, document, lines, 0 if runs else 1)
 
 
 def _seal(folders: Sequence[Path]) -> int:

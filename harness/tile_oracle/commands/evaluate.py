@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP
-from tile_oracle.commands.json_output import put_json
+from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP, put
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.folder_model import Folders, pool_recorded
@@ -26,7 +25,7 @@ from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
-from tile_oracle.terminal.argument_table import STDOUT, argument_table
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.documentation import page
 from tile_oracle.training.extrapolation import extrapolating_picks
 from tile_oracle.training.trained_on import Overlap, overlap
@@ -73,10 +72,9 @@ def run(args: argparse.Namespace) -> int:
     beyond = extrapolating_picks(lambda problem: trained, problems, pick_of)
     report = replace(evaluation.report, extrapolating=Extrapolating(beyond.note, beyond.why))
     evaluation = replace(evaluation, report=report)
-    if args.json != STDOUT:
-        intervals = ", ".join(f"{name} {value}" for name, value in evaluation.headlines.items())
-        print("\n".join([*evaluation_lines(report, args.worst), "", f"95 % intervals: {intervals}"]))
-    put_json(args.json, evaluation.as_json())
+    intervals = ", ".join(f"{name} {value}" for name, value in evaluation.headlines.items())
+    lines = [*evaluation_lines(report, args.worst), "", f"95 % intervals: {intervals}"]
+    put(args, evaluation.as_json(), lines)
     return 0
 
 

@@ -12,10 +12,8 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from tile_oracle.commands.arguments import DEFAULT_KERNEL_SET, ONLY_JSON
-from tile_oracle.commands.json_output import print_json
-from tile_oracle.commands.kernel_choice import kernels_to_export
-from tile_oracle.commands.problem_arguments import problems_of_arguments
+from tile_oracle.commands.arguments import DEFAULT_KERNEL_SET, ONLY_JSON, show
+from tile_oracle.commands.kinds import kernels_to_export, problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.model.store import folder_of_model, kernels_trained_on
 from tile_oracle.operations.gemm.kernel import GemmKernel
@@ -100,11 +98,9 @@ def _check(args: argparse.Namespace) -> int:
             kernels, names = kernels_to_export(folder, args)
             done = export_model(folder, kernels, Path(place) / "export", names)
             found = own_export(folder, done.folder, problems)
-    if args.json:
-        print_json([{**asdict(one), "passed": one.passed} for one in found])
-    else:
-        print("\n".join(line for one in found for line in one.lines()))
-    return 0 if found and all(one.passed for one in found) else 1
+    document = [{**asdict(one), "passed": one.passed} for one in found]
+    passed = found and all(one.passed for one in found)
+    return show(args, document, [line for one in found for line in one.lines()], 0 if passed else 1)
 
 
 def _against_header(folder: Path, args: argparse.Namespace, problems: list[Problem]) -> list[Parity]:

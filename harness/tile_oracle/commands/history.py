@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from tile_oracle.commands.arguments import AS_JSON
-from tile_oracle.commands.json_output import put_json, write_text
-from tile_oracle.terminal.argument_table import STDOUT, argument_table
+from tile_oracle.commands.arguments import AS_JSON, put, write_text
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.documentation import page
 
 PAGE = "history.html"
@@ -44,7 +43,6 @@ def run(args: argparse.Namespace) -> int:
     groups = groups_of(runs.runs)
     page = args.out or args.folder / PAGE
     write_text(page, history_html(runs, groups, page))
-    put_json(args.json, history_document(groups, runs.notes))
-    if args.json != STDOUT:
-        print("\n".join([*terminal_lines(groups, runs.notes), "", f"page  {page}"]))
+    lines = [*terminal_lines(groups, runs.notes), "", f"page  {page}"]
+    put(args, history_document(groups, runs.notes), lines)
     return 0

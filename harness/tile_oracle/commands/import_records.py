@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.json_output import write_text
+from tile_oracle.commands.arguments import write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.summary import plain_name

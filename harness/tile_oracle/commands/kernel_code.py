@@ -14,8 +14,8 @@ import pandas as pd
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.arch.occupancy import archs_with_occupancy
 from tile_oracle.commands import kernel_verify
+from tile_oracle.commands.arguments import show
 from tile_oracle.commands.build import describe_progress
-from tile_oracle.commands.json_output import print_json
 from tile_oracle.commands.kernel_pools import Pools
 from tile_oracle.compiling.builder import NOTE, VERIFIABLE, Builder
 from tile_oracle.compiling.code_facts import CodeFacts, code_facts
@@ -27,7 +27,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.progress_line import ProgressLine
-from tile_oracle.terminal.text_table import text_table
+from tile_oracle.terminal.text_table import first_few, text_table
 
 _MOST_VGPRS = 512
 _OFFENDERS_SHOWN = 20
@@ -116,9 +116,7 @@ def find_offenders(found: Sequence[KernelFacts], arch: Arch) -> list[tuple[Kerne
 def _verdict_lines(found: Sequence[KernelFacts], arch: Arch, builder: Builder) -> list[str]:
     """Offenders, and a line with the number of kernels and the compiler."""
     offenders = find_offenders(found, arch)
-    lines = [f"{one.kernel.name} {wrong}" for one, wrong in offenders[:_OFFENDERS_SHOWN]]
-    if len(offenders) > _OFFENDERS_SHOWN:
-        lines.append(f"and {len(offenders) - _OFFENDERS_SHOWN:,} more")
+    lines = first_few([f"{one.kernel.name} {wrong}" for one, wrong in offenders], _OFFENDERS_SHOWN)
     stats = builder.stats()
     spills_known = all(one.facts.spills is not None for one in found if one.binary_bytes)
     what = "spill, use scratch memory, need too much LDS or do not compile"
@@ -165,28 +163,23 @@ def show_code(pools: Pools, args: argparse.Namespace) -> int:
         verified = [kernel_verify.verify_kernel(builder, kernel) for kernel in to_verify]
         toolchain = builder.toolchain.identity if builder.toolchain else None
         lines = [*_verdict_lines(found, arch, builder), *lines]
-    if args.json:
-        print_json(
-            {
-                "arch": arch.name,
-                "toolchain": toolchain,
-                "notes": pools.rules.notes,
-                "facts": [_document(one, arch) for one in found] if args.facts else None,
-                "verified": kernel_verify.verified_document(verified) if args.verify else None,
-                "without_code": dict(reasons),
-            }
-        )
-    else:
-        if args.facts:
-            rows = fact_rows(found, arch)
-            print("\n".join([*text_table(rows, range(len(rows[0]) - 1)), ""]))
-        for reason, number in reasons.most_common():
-            lines.append(f"{number:,} more {'have' if number > 1 else 'has'} no code: {reason}")
-        print("\n".join(lines))
-        if args.verify:
-            lines = kernel_verify.verified_lines(verified, details=args.list and not args.facts)
-            print("\n".join(lines))
-    return 1 if find_offenders(found, arch) else kernel_verify.verified_status(verified)
+    document = {
+        "arch": arch.name,
+        "toolchain": toolchain,
+        "notes": pools.rules.notes,
+        "facts": [_document(one, arch) for one in found] if args.facts else None,
+        "verified": kernel_verify.verified_document(verified) if args.verify else None,
+        "without_code": dict(reasons),
+    }
+    if args.facts:
+        rows = fact_rows(found, arch)
+        lines = [*text_table(rows, range(len(rows[0]) - 1)), "", *lines]
+    for reason, number in reasons.most_common():
+        lines.append(f"{number:,} more {'have' if number > 1 else 'has'} no code: {reason}")
+    if args.verify:
+        lines += kernel_verify.verified_lines(verified, details=args.list and not args.facts)
+    broken = bool(find_offenders(found, arch))
+    return show(args, document, lines, 1 if broken else kernel_verify.verified_status(verified))
 
 
 def _document(one: KernelFacts, arch: Arch) -> dict[str, object]:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.arguments import take_source
-from tile_oracle.commands.json_output import write_text
-from tile_oracle.commands.kernel_choice import own_kernels
-from tile_oracle.commands.kinds import kinds_of
+from tile_oracle.commands.arguments import take_source, write_text
+from tile_oracle.commands.kinds import kinds_of, own_kernels
 from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.errors import BuildError, RuleError

@@ -12,6 +12,7 @@ from tile_oracle.compiling.disassembly import read_assembly
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.terminal.counts import count
+from tile_oracle.terminal.text_table import first_few
 from tile_oracle.verify.findings import Report
 from tile_oracle.verify.rules import RULES
 from tile_oracle.verify.verifier import verify_parsed
@@ -95,15 +96,10 @@ def _about(one: Verified, details: bool) -> list[str]:
     if one.report is None:
         return [one.why_not]
     findings = one.report.findings
-    shown = findings if details else findings[:_FINDINGS_SHOWN]
-    lines = [line for finding in shown for line in finding.lines()]
-    if len(findings) > len(shown):
-        lines.append(f"and {len(findings) - len(shown):,} more")
-    open_ = one.report.not_proven
-    for finding in open_ if details else open_[:1]:
-        lines += [f"not proven: {line}" if place == 0 else line for place, line in enumerate(finding.lines())]
-    if not details and len(open_) > 1:
-        lines.append(f"and {len(open_) - 1:,} more not proven")
+    shown = len(findings) if details else _FINDINGS_SHOWN
+    lines = first_few(["\n  ".join(finding.lines()) for finding in findings], shown)
+    open_ = ["not proven: " + "\n  ".join(finding.lines()) for finding in one.report.not_proven]
+    lines += first_few(open_, len(open_) if details else 1, "more not proven")
     return [*lines, *one.report.incomplete]
 
 

@@ -7,15 +7,14 @@ Also lists names, explains refusals, and explains a kernel's name.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tile_oracle.arch import Arch, known_archs, load_arch
 from tile_oracle.commands import kernel_pools
-from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, ONLY_JSON, TOOLCHAIN
-from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.arguments import BUILD_DIR, KERNELS, ONLY_JSON, TOOLCHAIN, show
 from tile_oracle.commands.kernel_code import show_code
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
 from tile_oracle.commands.kinds import KINDS, kinds_of
@@ -28,7 +27,7 @@ from tile_oracle.pool import explain_pool_of_kind, list_rule_sets, load_rule_set
 from tile_oracle.pool.kernel_filter import filter_fields
 from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
-from tile_oracle.terminal.text_table import text_table
+from tile_oracle.terminal.text_table import first_few, text_table
 
 _EXAMPLES = """\
 examples:
@@ -93,10 +92,10 @@ def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises HarnessError."""
     if args.features is not None:
         features = _features_document(args.features)
-        return _show(args, features, _features_lines(features))
+        return show(args, features, _features_lines(features))
     if args.diff is not None:
         found = drift(*map(read_version, args.diff))
-        return _show(args, _diff_document(found), _diff_lines(found, args.first), 1 if found else 0)
+        return show(args, _diff_document(found), _diff_lines(found, args.first), 1 if found else 0)
     if args.sample is not None and not (args.facts or args.verify):
         raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
     if args.json and args.output is not None:
@@ -104,25 +103,17 @@ def run(args: argparse.Namespace) -> int:
     if args.name is not None and args.kernels is None:
         if args.verify:
             one = verify_file(Path(args.name))
-            return _show(args, verified_document([one]), file_lines(one), verified_status([one]))
+            return show(args, verified_document([one]), file_lines(one), verified_status([one]))
         kernel, written = _kernel_named(args)
         document = _kernel_document(kernel, (load_arch(args.arch).name,) if args.arch else ())
-        return _show(args, document, _kernel_lines(document, written))
+        return show(args, document, _kernel_lines(document, written))
     pools = kernel_pools.find_pools(args)
     if args.facts or args.verify:
         return show_code(pools, args)
     if args.output is not None:
         print(kernel_pools.write_list(pools, args.output))
         return 0
-    return _show(args, kernel_pools.pools_document(pools, args), _pool_lines(pools, args))
-
-
-def _show(args: argparse.Namespace, document: object, lines: Iterable[str], status: int = 0) -> int:
-    if args.json:
-        print_json(document)
-    else:
-        print("".join(f"{line}\n" for line in lines), end="")
-    return status
+    return show(args, kernel_pools.pools_document(pools, args), _pool_lines(pools, args))
 
 
 def _pool_lines(pools: kernel_pools.Pools, args: argparse.Namespace) -> list[str]:
@@ -177,8 +168,8 @@ def _diff_lines(drift: Drift, first: int) -> list[str]:
     }
     for title, names in groups.items():
         if names:
-            lines += ["", f"{title}: {len(names):,}", *(f"  {name}" for name in names[:first])]
-            lines += [f"  and {len(names) - first:,} more (--first N)"] if len(names) > first else []
+            shown = first_few(names, first, "more (--first N)")
+            lines += ["", f"{title}: {len(names):,}", *(f"  {name}" for name in shown)]
     if not drift:
         return [*lines, "", f"no difference in {count(len(drift.same), 'kernel')}"]
     counts = {name: len(getattr(drift, name)) for name in ("gained", "lost", "renamed", "changed")}

@@ -7,11 +7,56 @@ runs, and writes one parquet file atomically. Equal rows give equal bytes, in an
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
-from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP
-from tile_oracle.commands.json_output import print_json, progress_stream
+from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, progress_stream, show
 from tile_oracle.errors import RecordError
+from tile_oracle.files.vouched_files import vouch_for_oracle
+from tile_oracle.judge.baseline import baseline_path
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.store import oracle_file
+from tile_oracle.pool.rules import set_name
+from tile_oracle.problem_set import ProblemSet, load_problem_set
+from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.dataset_file import oracle_bytes, write_dataset, write_whole
+from tile_oracle.record.merge import align_runs, merge_records, oracle_records
+from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
 from tile_oracle.terminal.argument_table import argument_table
+from tile_oracle.terminal.counts import count
+
+
+def write_oracle(
+    sources: Sequence[Path],
+    *,
+    out: Path | None = None,
+    model: Path | None = None,
+    problem_set: ProblemSet | None = None,
+    kernel_set: str | None = None,
+    device: str | None = None,
+) -> tuple[Path, list[str]]:
+    """Merges the sources and writes their oracle to `out`, or into the model's folder; returns the path and
+    lines that say what is in it. Raises RecordError."""
+    merged, _ = merge_records(read_rows(source) for source in sources)
+    ids = None if problem_set is None else {problem.id for problem in problem_set.problems}
+    records, summary = oracle_records(merged, device, ids)
+    said_set, said_filter = pool_of_sources(sources)
+    pool = kernel_set or said_set or "default"
+    about: dict[str, str] = {KERNEL_SET: pool, KERNEL_FILTER: said_filter}
+    if problem_set is not None:
+        about |= {"problem set": problem_set.name, "problem set sha256": problem_set.sha256}
+    if out is None:
+        if model is None or problem_set is None:
+            raise RecordError("an oracle needs a file, or a model's folder and a problem set")
+        named = summary.device or str(records["arch"].iloc[0])
+        out = oracle_file(baseline_path(model.parent, model.name, named, problem_set.name, set_name(pool)))
+    write_whole(oracle_bytes(records, about), out)
+    vouch_for_oracle(out, RecordError)
+    lines = summary.lines()
+    if ids is not None and summary.problems < len(ids):
+        lines.append(f"  {count(len(ids) - summary.problems, 'problem')} of the set without a record")
+    return out, lines
+
 
 EXAMPLES = """\
 examples:
@@ -26,7 +71,6 @@ oracle: all rounds and statuses of one device, with the newest binary of each ke
 goes where `pytest --target replay` looks for it: MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet.
 """
 
-_FORMATS = ("parquet", "oracle")
 ARGUMENTS = argument_table(f"""
 records RECORDS...  {RECORDS_HELP}
 -o --out PATH  the .parquet file to write
@@ -53,11 +97,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _merge(args: argparse.Namespace) -> int:
-    from tile_oracle.record.dataset import read_rows
-    from tile_oracle.record.dataset_file import write_dataset
-    from tile_oracle.record.merge import merge_records
-    from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
-
     tables = []
     for path in args.records:
         tables.append(read_rows(path))
@@ -67,25 +106,15 @@ def _merge(args: argparse.Namespace) -> int:
     lines = summary.lines()
     alignment = None
     if args.align:
-        from tile_oracle.record.align import align_runs
-
         records, alignment = align_runs(records)
         lines += alignment.lines()
     about = dict(zip((KERNEL_SET, KERNEL_FILTER), pool_of_sources(args.records), strict=True))
     size = write_dataset(records, args.out, {name: value for name, value in about.items() if value})
-    if args.json:
-        print_json({"file": args.out, "bytes": size, "summary": summary, "alignment": alignment})
-        return 0
-    print("\n".join(lines))
-    print(f"{args.out}: {size / 1e6:.2f} MB")
-    return 0
+    document = {"file": args.out, "bytes": size, "summary": summary, "alignment": alignment}
+    return show(args, document, [*lines, f"{args.out}: {size / 1e6:.2f} MB"])
 
 
 def _oracle(args: argparse.Namespace) -> int:
-    from tile_oracle.commands.oracle import write_oracle
-    from tile_oracle.model.model_folder import read_spec
-    from tile_oracle.problem_set import load_problem_set
-
     if args.model is not None:
         read_spec(args.model)  # a replay looks only into model folders
         if args.problem_set is None:
@@ -99,8 +128,5 @@ def _oracle(args: argparse.Namespace) -> int:
         device=args.device,
     )
     size = path.stat().st_size
-    if args.json:
-        print_json({"file": path, "bytes": size, "summary": lines})
-    else:
-        print("\n".join([*lines, f"{path}: {size / 1e6:.2f} MB"]))
-    return 0
+    document = {"file": path, "bytes": size, "summary": lines}
+    return show(args, document, [*lines, f"{path}: {size / 1e6:.2f} MB"])

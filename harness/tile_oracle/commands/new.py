@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tile_oracle.commands.skeletons import KERNELS, OPERATION
 from tile_oracle.errors import OperationError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.operation import operation_names
 from tile_oracle.operation.field_names import RECORD_COLUMNS
 from tile_oracle.terminal.argument_table import argument_table
@@ -63,11 +64,9 @@ def _write(folder: Path, name: str, files: Mapping[str, str]) -> None:
         if path.exists():
             raise OperationError(f"{path} exists already: nothing was written")
     for path, text in made.items():
-        try:
+        with disk_errors_as(OperationError, f"{path} cannot be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-        except OSError as error:
-            raise OperationError(f"{path} cannot be written: {error.strerror}") from None
         print(path)
 
 

@@ -15,7 +15,7 @@ from tile_oracle.model.store import folder_of_model
 from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.registry import Registry
-from tile_oracle.registry.rankers import ENGINES, Candidates
+from tile_oracle.registry.registry import ENGINES, Candidates
 from tile_oracle.selector.solutions import read_names
 from tile_oracle.targets import TargetOptions
 

@@ -12,14 +12,14 @@ import time
 from typing import Any
 
 from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP
+from tile_oracle.commands.kinds import problems_of_arguments
 from tile_oracle.commands.open_registry import REGISTRY, open_registry, outside_note, say_models
-from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, winner, write_table
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.foreign.aiter import Winner
 from tile_oracle.problem import Problem
 from tile_oracle.registry import Pick
-from tile_oracle.registry.rankers import Candidates
+from tile_oracle.registry.registry import Candidates
 from tile_oracle.terminal.argument_table import argument_table
 
 EXAMPLES = """\

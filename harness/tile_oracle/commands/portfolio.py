@@ -7,14 +7,12 @@ an upper limit of the mean of every set of that size on the same problems.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP
-from tile_oracle.commands.json_output import put_json, write_text
+from tile_oracle.commands.arguments import AS_JSON, RECORDS_HELP, progress_stream, put, write_text
 from tile_oracle.errors import RecordError
 from tile_oracle.evaluation.portfolio import (
     PoolEfficiencies,
@@ -29,7 +27,7 @@ from tile_oracle.pages.words import short_name
 from tile_oracle.pool.named_kernels import may_be_listed, named_kernels_json
 from tile_oracle.problem import kind_text
 from tile_oracle.record.dataset import load_records
-from tile_oracle.terminal.argument_table import STDOUT, argument_table
+from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table
@@ -98,12 +96,9 @@ def run(args: argparse.Namespace) -> int:
     lines: list[str] = []
     for result in found.values():
         lines += [*_describe(kind_text(result.pool.kind), result, sizes, args.reach), ""]
-    if args.json != STDOUT:
-        print("\n".join(lines[:-1]))
+    put(args, {kind: _as_json(one, sizes) for kind, one in found.items()}, lines[:-1])
     if args.output is not None:
-        written = _write_list(args.output, found, archs, args.reach)
-        print(written, file=sys.stderr if args.json == STDOUT else sys.stdout)
-    put_json(args.json, {kind: _as_json(one, sizes) for kind, one in found.items()})
+        print(_write_list(args.output, found, archs, args.reach), file=progress_stream(args))
     return 0
 
 

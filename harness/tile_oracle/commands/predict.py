@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
+from tile_oracle.commands.kinds import problems_of_arguments
 from tile_oracle.commands.open_registry import open_registry, say_models
-from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import best_of, search
@@ -19,7 +19,7 @@ from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import folder_of_model
 from tile_oracle.problem import Problem
-from tile_oracle.registry.rankers import PYTHON
+from tile_oracle.registry.registry import PYTHON
 from tile_oracle.training.training_range import TrainingRange
 
 

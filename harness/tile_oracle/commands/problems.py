@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from tile_oracle.commands.arguments import ONLY_JSON
-from tile_oracle.commands.json_output import print_json, write_text
+from tile_oracle.commands.arguments import ONLY_JSON, print_json, write_text
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.foreign.miopen_driver import driver_command
 from tile_oracle.judge.slices import slice_names, slices_of

@@ -10,7 +10,7 @@ from typing import cast
 import pandas as pd
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.json_output import write_text
+from tile_oracle.commands.arguments import write_text
 from tile_oracle.errors import ModelError, ProblemError, RecordError
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.foreign.aiter import Winner, tuned_table

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from tile_oracle.commands.arguments import ONLY_JSON
-from tile_oracle.commands.json_output import print_json
+from tile_oracle.commands.arguments import ONLY_JSON, show
 from tile_oracle.terminal.argument_table import argument_table
 
 EXAMPLES = """\
@@ -36,8 +35,4 @@ def run(args: argparse.Namespace) -> int:
 
     data = report_again(args.run_folder, load_records(args.run_folder), args.baseline)
     write_report(args.run_folder, data)
-    if args.json:
-        print_json(verdict_document(data))
-    else:
-        print("\n".join(summary_lines(data, args.width)))
-    return 1 if data.verdict.failed else 0
+    return show(args, verdict_document(data), summary_lines(data, args.width), int(data.verdict.failed))

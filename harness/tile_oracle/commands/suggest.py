@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.arguments import ONLY_JSON
-from tile_oracle.commands.json_output import print_json, write_text
+from tile_oracle.commands.arguments import ONLY_JSON, show, write_text
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
@@ -80,10 +79,6 @@ def run(args: argparse.Namespace) -> int:
         words = table.select_dtypes(exclude="number").columns
         cells = {name: [safe_cell(str(text)) for text in table[name]] for name in words}
         write_text(args.csv, table.assign(**cells).to_csv(index=False))
-    if args.json:
-        print_json(table.to_dict("records"))
-        return 0
-    print("rank  problem and kernel")
-    for row in table.to_dict("records"):
-        print(f"{row['rank']:>4}  {row['problem']}  {row['kernel']}")
-    return 0
+    pairs = table.to_dict("records")
+    lines = [f"{row['rank']:>4}  {row['problem']}  {row['kernel']}" for row in pairs]
+    return show(args, pairs, ["rank  problem and kernel", *lines])

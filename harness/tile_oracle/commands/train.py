@@ -8,7 +8,11 @@ feature_importances_*.json.
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,23 +20,30 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP
-from tile_oracle.commands.json_output import print_json, progress_stream
+from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, progress_stream, show
+from tile_oracle.commands.merge import write_oracle
 from tile_oracle.errors import ModelError
+from tile_oracle.evaluation.model_card import write_card
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.files.vouched_files import vouch_for
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.store import folder_of_model
-from tile_oracle.record.dataset import load_records
+from tile_oracle.model.store import OTHER_BUILDS_FILE, TRAINING_FILE, folder_of_model
+from tile_oracle.problem_set import ProblemSet, load_problem_set
+from tile_oracle.record.dataset import load_records, read_rows
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.merge import merge_records, oracle_records, records_to_learn_from
 from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table
+from tile_oracle.training.auxiliary_rows import not_of_shapes
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.recipe import RECIPES, SUITED
 from tile_oracle.training.train import TrainedModel, train
 
 if TYPE_CHECKING:
     from tile_oracle.training.adapt import Shifts
+
 
 EXAMPLES = f"""\
 recipes:
@@ -124,20 +135,7 @@ def run(args: argparse.Namespace) -> int:
     )
     model.save(args.out)
     seconds = time.monotonic() - started
-    if args.json:
-        print_json(_document(model, args.out, seconds))
-    else:
-        print(_summary(model, args.out, seconds))
-    return 0
-
-
-def _ship(args: argparse.Namespace) -> int:
-    from tile_oracle.commands.ship import ship
-
-    others = ("arch", "direction", "dtype", "target", "adapt", "imitate", "build_dir")
-    if given := [name for name in (*others, "quiet", "json") if getattr(args, name)]:
-        raise ModelError(f"--{given[0].replace('_', '-')} is not for --problem-set: leave one of them out")
-    return ship(args)
+    return show(args, _document(model, args.out, seconds), [_summary(model, args.out, seconds)])
 
 
 def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
@@ -151,21 +149,21 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
         binaries = CodeTable.of_build(args.build_dir, remembered(Predictor.load(folder)).facts)
     predictor, shifts = adapted(folder, records, args.threads, binaries)
     save_adapted(predictor, shifts, records, args.out)
-    if args.json:
-        print_json({"folder": args.out, "adapted": args.adapt, "shifts": shifts})
-        return 0
+    document, written = (
+        {"folder": args.out, "adapted": args.adapt, "shifts": shifts},
+        f"written to {args.out}",
+    )
     if not shifts.share:
-        print(f"no gain: {args.adapt} stays as it is ({_gain(shifts, args.adapt)})\nwritten to {args.out}")
-        return 0
+        stays = f"no gain: {args.adapt} stays as it is ({_gain(shifts, args.adapt)})"
+        return show(args, document, [stays, written])
     words = ", ".join(f"{name} {100 * value:.1f} %" for name, value in shifts.deviation.items())
     half = f"\nhalf the matrix instructions in a main loop: {100 * (2**-shifts.loop - 1):+.0f} % time"
     loop = half if shifts.loop else ""
-    print(
+    said = (
         f"{args.adapt}, corrected by {shifts.measurements:,} measurements of {shifts.problems:,} problems: "
-        f"{_gain(shifts, args.adapt)}; {100 * shifts.share:.0f} % of the correction is kept\n"
-        f"standard deviations: {words}{loop}\nwritten to {args.out}"
+        f"{_gain(shifts, args.adapt)}; {100 * shifts.share:.0f} % of the correction is kept"
     )
-    return 0
+    return show(args, document, [said, f"standard deviations: {words}{loop}", written])
 
 
 def _gain(shifts: Shifts, model: str) -> str:
@@ -225,3 +223,105 @@ _COUNTED = (("valid_rows", "row"), ("unique_shapes", "problem"))
 
 def _short(name: str) -> str:
     return parse_kernel_name(name).short_name
+
+
+_say = partial(print, flush=True)
+
+
+def _ship(args: argparse.Namespace) -> int:
+    """Writes a folder with everything that a replayed session gates, and prints its metrics. Raises
+    HarnessError."""
+    others = ("arch", "direction", "dtype", "target", "adapt", "imitate", "build_dir")
+    if given := [name for name in (*others, "quiet", "json") if getattr(args, name)]:
+        raise ModelError(f"--{given[0].replace('_', '-')} is not for --problem-set: leave one of them out")
+    started = time.monotonic()
+    problem_set = load_problem_set(args.problem_set)
+    merged, summary = merge_records(read_rows(path) for path in args.records)
+    _say("\n".join(summary.lines()))
+    held_out, training = _divided(records_to_learn_from(merged, args.device), problem_set, args.in_sample)
+    held_out, _ = oracle_records(held_out)
+    also = merge_records(read_rows(path) for path in args.also)[0] if args.also else None
+    model = train(
+        training,
+        recipe=args.recipe,
+        n_splits=args.folds,
+        effort=Effort(args.seed, args.threads, _say),
+        sources=tuple(path.name for path in args.records),
+        warm_start=args.warm_start,
+        warm_trees=args.warm_trees,
+        also=None if also is None else not_of_shapes(also, held_out),
+        # Facts of binaries are known before anything is measured.
+        code=CodeTable.of(held_out).over(CodeTable.of(training)),
+    )
+    model.save(args.out)
+    files = {TRAINING_FILE: training}
+    if model.other_builds is not None:
+        files[OTHER_BUILDS_FILE] = model.other_builds
+    for name, rows in files.items():
+        write_dataset(rows, args.out / name)
+    vouch_for(args.out, list(files), ModelError)
+    oracle, lines = write_oracle(
+        args.records,
+        model=args.out,
+        problem_set=problem_set,
+        kernel_set=args.kernel_set,
+        device=args.device,
+    )
+    _say("\n".join([*lines, f"{oracle}: {oracle.stat().st_size / 1e6:.2f} MB"]))
+    status = _replay(args.problem_set, args.out, oracle, args.in_sample)
+    _say(f"{write_card(args.out)}: its data, figures and limits")
+    seconds = f"after {time.monotonic() - started:.0f} s"
+    if status:
+        _say(f"refused {seconds}: the session that judges {args.out} ended with status {status}, see above")
+    else:
+        _say(f"shipped in {args.out} {seconds}")
+    return status
+
+
+def _divided(
+    records: pd.DataFrame, problem_set: ProblemSet, in_sample: bool
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the records of the set's problems, and those to train on. Raises ModelError where there are
+    none."""
+    in_set = records["problem"].isin({problem.id for problem in problem_set.problems})
+    held_out, others = records[in_set], records[~in_set]
+    for name in ("direction", "dtype"):
+        if name in records:
+            # A file of a whole campaign: keep the kinds of problem of the set.
+            others = others[others[name].isin(held_out[name].unique())]
+    if held_out.empty:
+        raise ModelError(
+            f"no problem of {problem_set.name} is recorded: there is nothing to judge a model by"
+        )
+    if in_sample:
+        _say(f"trained on the {held_out['problem'].nunique()} problems that it is judged on (--in-sample)")
+        return held_out, pd.concat([held_out, others], ignore_index=True)
+    if others.empty:
+        raise ModelError(
+            f"all records are of problems of {problem_set.name}, which are held out: add records of other "
+            "problems (pytest --problem-set forward_training), or train on the same ones with --in-sample"
+        )
+    _say(
+        f"training on {others['problem'].nunique():,} problems, {held_out['problem'].nunique():,} held out "
+        f"({problem_set.name})"
+    )
+    return held_out, others
+
+
+def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int:
+    """Returns a replayed session that writes the baseline; its exit status."""
+    named = Path(problem_set).expanduser()
+    with tempfile.TemporaryDirectory() as folder:
+        # An ini file of its own, so that settings of a surrounding project do not apply.
+        (Path(folder) / "pytest.ini").write_text("[pytest]\n")
+        command: Sequence[str] = [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("--problem-set", str(named.resolve()) if named.is_file() else problem_set),
+            f"--oracle={oracle.resolve()}",
+            f"--model={model.resolve()}",
+            f"--baseline-dir={model.resolve().parent}",
+            f"--report-dir={Path.cwd() / 'reports'}",
+            "--update-baseline",
+            *(("--allow=in-sample",) if in_sample else ()),
+        ]
+        return subprocess.run(command, cwd=folder, check=False).returncode

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP
-from tile_oracle.commands.json_output import write_text
+from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, write_text
+from tile_oracle.commands.kinds import problems_of_arguments
 from tile_oracle.commands.open_registry import REGISTRY, open_registry
-from tile_oracle.commands.problem_arguments import problems_of_arguments
 from tile_oracle.commands.program_table import AITER, OUTPUT, asked_table, winners_of_records, write_table
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.cold_start import ColdStart, one_operation, transferable

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.comparison.compare import MARGIN_PERCENT
+from tile_oracle.comparison.compare import MARGIN_PERCENT, side_of_records
 from tile_oracle.comparison.compare import Comparison as Changes
-from tile_oracle.comparison.paragraph import compared_picks
-from tile_oracle.comparison.side import side_of_records
-from tile_oracle.comparison.wording import comparison_document
+from tile_oracle.comparison.wording import compared_picks, comparison_document
 from tile_oracle.errors import ModelError
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.bootstrap import Interval, Statistic, interval, mean, median, p10, paired_interval

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.errors import ModelError
-from tile_oracle.judge.baseline import Baseline
-from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.files.disk_errors import disk_errors_as
+from tile_oracle.judge.baseline import Baseline, load_baseline
 from tile_oracle.judge.bootstrap import interval, mean, p10
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.model.made_by import CONSTANTS_KEY, MadeBy
@@ -60,10 +60,8 @@ def judging_baselines(folder: Path) -> list[Baseline]:
 def write_card(folder: Path) -> Path:
     """Writes the card into the model's folder. Raises ModelError, GateError for a damaged one."""
     path = folder / CARD_FILE
-    try:
+    with disk_errors_as(ModelError, f"{path} cannot be written"):
         path.write_text(model_card(folder), encoding="utf-8")
-    except OSError as error:
-        raise ModelError(f"{path} cannot be written: {error.strerror or error}") from None
     return path
 
 

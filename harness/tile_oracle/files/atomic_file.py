@@ -6,9 +6,13 @@ import errno
 import os
 import re
 import secrets
+import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from tile_oracle.errors import HarnessError
+from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.locks import take
 
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
@@ -102,3 +106,17 @@ def _write_all(handle: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
+
+
+def refuse_unwritable(places: Iterable[str | Path]) -> None:
+    """Raises HarnessError for the first of these paths that no file or folder can be written to. Folders
+    above it are made; standard output (-) and devices are left alone."""
+    for place in places:
+        special = Path(place).exists() and not (Path(place).is_file() or Path(place).is_dir())
+        if special or str(place) in ("", "-"):
+            continue
+        with disk_errors_as(HarnessError, f"cannot write {place}"):
+            above = Path(place).absolute().parent
+            above.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=above):
+                pass

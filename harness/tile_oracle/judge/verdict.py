@@ -25,15 +25,13 @@ from tile_oracle.judge.criteria import (
     Criterion,
     average,
     coverage,
-    largest_loss,
-    new_failures,
-)
-from tile_oracle.judge.failures import Failure, failures_of
-from tile_oracle.judge.interval_criteria import (
     interval_average,
     interval_largest_loss,
+    largest_loss,
+    new_failures,
     suspects,
 )
+from tile_oracle.judge.failures import Failure, failures_of
 from tile_oracle.judge.noise import Margin
 from tile_oracle.judge.selection import COVERED
 from tile_oracle.judge.selection import UNDECIDED as UNDECIDED_PICK
@@ -135,7 +133,7 @@ def judge(
     the problems in both sets. complete: whether every pair of the run was measured; if not, coverage is not
     applied. margins: the noise of the picks (tile_oracle.judge.noise); without them all values count as
     exact. accepted_now: the noise of the baseline's picks in this run, where it picks other kernels
-    (tile_oracle.judge.accepted_picks). settled_by: the command that would settle open criteria.
+    (tile_oracle.judge.noise). settled_by: the command that would settle open criteria.
     """
     failures = _failures(final, baseline)
     new = tuple(failure for failure in failures if failure.known is None)

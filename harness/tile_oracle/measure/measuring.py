@@ -27,7 +27,7 @@ from tile_oracle.measure.twins import (
     without_copies,
 )
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.record.journal_line import encode_line
+from tile_oracle.record.journal import encode_line
 from tile_oracle.record.schema import ROUND_FINAL
 
 

@@ -1,32 +1,182 @@
-"""`Registry`: picks the kernel for a problem, by a model, and runs it."""
+"""`Registry`: picks the kernel for a problem, by a model that is loaded once, and runs it."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
 from tile_oracle.compiling.source_providers import open_kernel_source
-from tile_oracle.errors import ModelError, NoModelError, TargetError
+from tile_oracle.errors import BuildError, ModelError, NoModelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.model.fitting_model import ModelsFor, models_for, named_for, pool_of_model
+from tile_oracle.model.made_by import MadeBy, travel_note
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.predictor import Predictor, check_problem
 from tile_oracle.model.store import model_places
 from tile_oracle.pool import listed_pool, pool_of_kind
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.registry.machine import Machine
 from tile_oracle.registry.operands import read_output, shared_files, taken_operands
-from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates, load_candidates
-from tile_oracle.registry.results import Failed, Pick, RunResult
+from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.target import Target
+
+if TYPE_CHECKING:
+    from tile_oracle.training.training_range import TrainingRange
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A model's kernel for a problem. predicted_tflops: None if the model only orders kernels."""
+
+    kernel: Kernel
+    model: str
+    predicted_tflops: float | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A picked kernel that did not run. status: one of tile_oracle.record.schema.STATUSES."""
+
+    kernel: Kernel
+    status: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of a run.
+
+    output: the result in the dtype's storage format, with the shape `operand_shapes[2]` of the problem. pick:
+    the kernel that ran. failed: earlier picks, which failed. cached: whether the binary was already built.
+    """
+
+    output: npt.NDArray[Any]
+    pick: Pick
+    failed: tuple[Failed, ...] = ()
+    cached: bool = True
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.pick.kernel
+
+
+Rank = Callable[[Problem, int | None], Sequence[tuple[Kernel, float]]]
+"""The first k candidates (None: all) for a problem, best first, with their predicted TFLOPS."""
+
+AUTO, IN_C, PYTHON = ENGINES = ("auto", "native", "python")
+"""Engines that rank: native code takes microseconds, LightGBM through Python milliseconds."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The pool of a kind of problem and what ranks it, None without a model, with the reason in `why`.
+
+    model: the model folder's name, "" without one. engine: native or python. order_only: whether the
+    predictions are scores, not TFLOPS. folder: the model folder. predictor: the model, if it picks in
+    Python. models: what else fitted. here: what builds and runs kernels here.
+    """
+
+    kernels: tuple[Kernel, ...]
+    rank: Rank | None
+    model: str = ""
+    engine: str = ""
+    why: str = ""
+    order_only: bool = False
+    folder: Path | None = None
+    predictor: Predictor | None = None
+    models: ModelsFor | None = None
+    here: MadeBy = field(default_factory=MadeBy)
+
+    @cached_property
+    def travel(self) -> str:
+        """One line on how compiler and device differ from the model's, or "".
+
+        Raises ModelError for a folder that cannot be read.
+        """
+        return travel_note([self.folder], self.here) if self.folder is not None and self.rank else ""
+
+    def outside(self, problem: Problem) -> tuple[str, ...]:
+        """Returns the dimensions in which the problem lies outside of the model's training.
+
+        Empty without a model, and for one that does not name its training. Raises ModelError for a folder
+        that cannot be read.
+        """
+        known = self._training
+        return () if known is None else known.problem_outside(problem)
+
+    def kernel_outside(self, kernel: Kernel) -> str:
+        """Returns why the model's prediction for the kernel is no measured kernel's; "" when it is."""
+        known = self._training
+        return "" if known is None else known.kernel_outside(kernel.name)
+
+    @cached_property
+    def _training(self) -> TrainingRange | None:
+        if self.folder is None or self.rank is None:
+            return None
+        from tile_oracle.training.training_range import TrainingRange
+
+        return TrainingRange.of(self.folder)
+
+
+def load_candidates(
+    problem: Problem,
+    arch: str,
+    kernels: Sequence[Kernel],
+    model: Path | ModelsFor,
+    engine: str = AUTO,
+    say: Callable[[str], None] | None = None,
+) -> Candidates:
+    """Loads the kernels of the problem's kind and the model that ranks them: a folder, or what was found. A
+    model that was trained for something else is not an error: the result has no ranker, with the reason in
+    `why`.
+
+    engine: native, python, or auto: native if available, else python, which is reported to `say`. Raises
+    ModelError for a folder that cannot be read; with `native`, also BuildError without native code.
+    """
+    pool = tuple(kernels)
+    folder = model if isinstance(model, Path) else model.folder
+    if not isinstance(model, Path) and folder is None:
+        return Candidates(pool, None, why=model.why_none)
+    assert folder is not None
+    spec, name = read_spec(folder), folder.resolve().name
+    if spec.arch != arch:
+        return Candidates(pool, None, why=f"{folder} was trained for {spec.arch}, not {arch}")
+    try:
+        check_problem(folder, spec, problem)
+    except ModelError as error:
+        return Candidates(pool, None, why=str(error))
+    if engine != PYTHON:
+        try:
+            native = NativeRanker.load(folder, pool)
+            return Candidates(pool, native.rank, name, IN_C, order_only=native.orders_only, folder=folder)
+        except (BuildError, ModelError, TargetError) as error:
+            if engine == IN_C:
+                raise
+            why = str(error)
+    predictor = Predictor.load(folder)
+    try:
+        predictor.predict(problem, pool[:1])
+    except ModelError as error:
+        return Candidates(pool, None, why=str(error))
+    if engine != PYTHON and say is not None:
+        say(f"{name} picks in Python, in milliseconds, because native code is not available: {why}")
+
+    def by_python(problem: Problem, k: int | None) -> Sequence[tuple[Kernel, float]]:
+        return predictor.rank(problem, pool)[:k]
+
+    order_only = predictor.ranker.orders_only
+    return Candidates(pool, by_python, name, PYTHON, "", order_only, folder, predictor)
+
 
 _TRIES = 3
 """Kernels that a run tries at most. If this many picks fail, they probably have a common cause."""

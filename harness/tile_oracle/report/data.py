@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.judge.accepted_picks import accepted_margins
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
-from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.noise import Margin, accepted_margins, margins
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.picker import Origin
 from tile_oracle.judge.ranking import Ranking
@@ -160,7 +159,7 @@ class ReportData:
     others: tuple[ReportData, ...] = ()
     """The reports of the further pickers that are judged, in order (--models); not kept in files."""
     changes: tuple[str, ...] = ()
-    """What the judged picker changes against each of `others`, in Markdown (comparison.paragraph)."""
+    """What the judged picker changes against each of `others`, in Markdown (comparison.wording)."""
     beside: tuple[PickerFigures, ...] = ()
     """The figures of the other pickers: those of `others`, then those that are shown without being asked for,
     a library's own choice and the roofline."""

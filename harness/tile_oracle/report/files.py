@@ -16,7 +16,7 @@ from tile_oracle.errors import GateError, ProblemError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import read_object, seal, typed
-from tile_oracle.judge.baseline_file import baseline_document, load_baseline, parse_baseline
+from tile_oracle.judge.baseline import baseline_document, load_baseline, parse_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.model.feature_share import PickReason

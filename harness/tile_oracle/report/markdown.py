@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from tile_oracle.pages import words
 from tile_oracle.pages.tables import Block, Cell, Column, Table, text
 from tile_oracle.report import answers, wording
+from tile_oracle.report.answers import next_steps
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import figure_groups
-from tile_oracle.report.kernel_views import pairs, sources
-from tile_oracle.report.next_steps import next_steps
+from tile_oracle.report.html import criteria, losses
 from tile_oracle.report.picker_figures import pickers_table
-from tile_oracle.report.problem_views import problem_table
-from tile_oracle.report.sections import criteria, losses
+from tile_oracle.report.views import pairs, problem_table, sources
 
 _MOST = 10
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,10 @@ from tile_oracle.report.lost_time import lost_times, time_weighted_percent
 class PickerFigures:
     """One picker over the problems of a run. Efficiencies are in percent, None if unknown.
 
-    problems: how many have an efficiency, coverage_percent: their share of the set. exact, same_tile,
-    mapped: how many of them have a first choice that the pool has, a kernel in its place of the same tile and
-    split-K, or another one by `rule`; and their means.
-    lacking: problems without a pick because the pool lacks the choice. fallback: those for which it has no
-    choice of its own, with the mean of those with an efficiency. us_per_pick: microseconds.
+    problems: how many have an efficiency, coverage_percent: their share of the set. choices: how the first
+    choices were found -> how many, and their mean: the pool has them ("exactly"), a kernel of the same tile
+    and split-K stands for them, or another one by `rule` ("nearest"); the pool lacks them, and the problem
+    has no pick ("lacking"); or there is none of its own ("by fallback"). us_per_pick: microseconds.
     difference_mean, difference_p10: points above the judged picker over the problems of both, with a paired
     95 % interval; None for the judged picker itself.
     state, message: of its own verdict, "" where none is asked for.
@@ -41,15 +40,7 @@ class PickerFigures:
     time_weighted_percent: float | None = None
     coverage_percent: float | None = None
     us_per_pick: float | None = None
-    exact: int = 0
-    exact_mean_percent: float | None = None
-    same_tile: int = 0
-    same_tile_mean_percent: float | None = None
-    mapped: int = 0
-    mapped_mean_percent: float | None = None
-    lacking: int = 0
-    fallback: int = 0
-    fallback_mean_percent: float | None = None
+    choices: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
     rule: str = ""
     identity: str = ""
     difference_mean: Interval | None = None
@@ -86,15 +77,13 @@ def picker_figures(
         time_weighted_percent(lost_times(selection)),
         efficiency.coverage_percent,
         origin.us_per_pick,
-        len(exact),
-        _mean_percent(exact),
-        len(same),
-        _mean_percent(same),
-        len(mapped),
-        _mean_percent(mapped),
-        len(origin.lacking),
-        len(origin.fallback),
-        _mean_percent(fallback),
+        {
+            "exactly": (len(exact), _mean_percent(exact)),
+            "same tile and split-K": (len(same), _mean_percent(same)),
+            "nearest": (len(mapped), _mean_percent(mapped)),
+            "lacking": (len(origin.lacking), None),
+            "by fallback": (len(origin.fallback), _mean_percent(fallback)),
+        },
         origin.rule,
         origin.identity,
         paired_interval(old, new, mean) if len(old) else None,
@@ -197,16 +186,8 @@ def picker_lines(pickers: Sequence[PickerFigures]) -> list[str]:
 def in_the_pool(one: PickerFigures) -> str:
     """Returns how many choices the pool has, which stand for others, and which it lacks, with the means of
     each; "" where it has all."""
-    if not (one.mapped or one.same_tile or one.lacking or one.fallback):
+    found = {what: known for what, known in one.choices.items() if known[0] or what == "exactly"}
+    if found.keys() <= {"exactly"}:
         return ""
-    parts = [_part(one.exact, "exactly", one.exact_mean_percent)]
-    same = "same tile and split-K"
-    parts += [_part(one.same_tile, same, one.same_tile_mean_percent)] if one.same_tile else []
-    parts += [_part(one.mapped, "nearest", one.mapped_mean_percent)] if one.mapped else []
-    parts += [f"{one.lacking:,} lacking"] if one.lacking else []
-    parts += [_part(one.fallback, "by fallback", one.fallback_mean_percent)] if one.fallback else []
-    return ", ".join(parts)
-
-
-def _part(count: int, what: str, mean_percent: float | None) -> str:
-    return f"{count:,} {what}" + ("" if mean_percent is None else f" ({words.percent(mean_percent)})")
+    means = {what: "" if mean is None else f" ({words.percent(mean)})" for what, (_, mean) in found.items()}
+    return ", ".join(f"{number:,} {what}{means[what]}" for what, (number, _) in found.items())

@@ -9,9 +9,10 @@ from tile_oracle.pages.tables import Table
 from tile_oracle.report import wording
 from tile_oracle.report.data import THROTTLED, TIME_WENT, ReportData
 from tile_oracle.report.figures import Group, figure_groups
-from tile_oracle.report.kernel_views import slice_view, sources
+from tile_oracle.report.html import criteria
 from tile_oracle.report.picker_figures import picker_lines
-from tile_oracle.report.sections import criteria
+from tile_oracle.report.views import slice_view, sources
+from tile_oracle.terminal.text_table import first_few
 
 _NAMED_FAILURES = 3
 _LABEL_WIDTH, _SHORT = 14, 40
@@ -113,10 +114,9 @@ def _failures(data: ReportData) -> list[str]:
         lines += [heading] if groups else []
         for status, members in groups.items():
             lines.append(f"  {status}: {words.count(len(members), 'pair')}")
-            for one in members[:_NAMED_FAILURES]:
-                lines.append(f"    {wording.failure_line(one)}")
-            if len(members) > _NAMED_FAILURES:
-                lines.append(f"    and {len(members) - _NAMED_FAILURES:,} more")
+            lines += [
+                f"    {one}" for one in first_few(list(map(wording.failure_line, members)), _NAMED_FAILURES)
+            ]
     return lines
 
 
@@ -126,11 +126,11 @@ def _verdict(data: ReportData) -> list[str]:
     if verdict.criteria:
         lines += [f"  {line}" for line in criteria(data, units=False).plain()]
         lines += [f"  {one.name}: {one.note}" for one in verdict.criteria if one.note]
-    for loss in verdict.losses[:5]:
-        change = f"{loss.baseline_percent:.1f} % -> {loss.efficiency_percent:.1f} %"
-        lines.append(f"    {words.one_line(loss.problem)}: {change}")
-    if len(verdict.losses) > 5:
-        lines.append(f"    and {len(verdict.losses) - 5:,} more problems")
+    losses = [
+        f"{words.one_line(loss.problem)}: {loss.baseline_percent:.1f} % -> {loss.efficiency_percent:.1f} %"
+        for loss in verdict.losses
+    ]
+    lines += [f"    {one}" for one in first_few(losses, 5, "more problems")]
     lines += [f"  {line}" for line in wording.open_lines(verdict)]
     return lines + [f"  {note}" for note in wording.verdict_notes(data)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tile_oracle.session.items import SUITE_ID, is_only_suite
 from tile_oracle.session.options import LOCAL, option_value
-from tile_oracle.session.suite_names import SUITE_ID, is_only_suite
 
 ALL = 0
 """In place of a number of devices: all that the target has."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from tile_oracle.pages import words
 from tile_oracle.report import wording
+from tile_oracle.report.answers import Step, next_steps
 from tile_oracle.report.data import ReportData
-from tile_oracle.report.next_steps import Step, next_steps
 from tile_oracle.session.command_line import CommandLine
 from tile_oracle.session.conclusion import Conclusion
 from tile_oracle.session.outcome import MEANINGS, Outcome, most_severe

@@ -12,6 +12,9 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.process.collector import paused_collector
 from tile_oracle.session.items import (
     MEASURING,
+    REPLAY_SUITE,
+    SUITE,
+    SUITE_ID,
     is_fixture_of_ours,
     is_ours,
     is_replay,
@@ -19,7 +22,6 @@ from tile_oracle.session.items import (
     params_of,
 )
 from tile_oracle.session.state import SessionState
-from tile_oracle.session.suite_names import REPLAY_SUITE, SUITE, SUITE_ID
 
 
 class SuiteModule(pytest.Module):

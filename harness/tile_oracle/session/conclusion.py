@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.comparison.paragraph import paragraphs
+from tile_oracle.comparison.wording import paragraphs
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
-from tile_oracle.judge.baseline import make_baseline
-from tile_oracle.judge.baseline_file import save_baseline
+from tile_oracle.judge.baseline import make_baseline, save_baseline
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.process.arrow_memory import give_back
@@ -32,8 +31,7 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
-from tile_oracle.session.beside import beside, exports_differ
-from tile_oracle.session.explaining import reasons_of_picks
+from tile_oracle.session.beside import beside, exports_differ, reasons_of_picks
 from tile_oracle.session.models import (
     NONE,
     ModelChoice,

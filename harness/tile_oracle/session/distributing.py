@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tile_oracle.errors import HarnessError
+from tile_oracle.session.items import SUITE_ID
 from tile_oracle.session.state import SessionState
-from tile_oracle.session.suite_names import SUITE_ID
 
 if TYPE_CHECKING:
     from tile_oracle.session.asking import Answers

@@ -34,13 +34,12 @@ from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.asked_devices import ALL
+from tile_oracle.session.items import SUITE
 from tile_oracle.session.models import Picks, picks_of
 from tile_oracle.session.options import AUTO_SAMPLING, SEQUENTIAL, SessionOptions
-from tile_oracle.session.plan import Plan, make_plan, without
+from tile_oracle.session.plan import Plan, make_plan, rankings_of, without
 from tile_oracle.session.session import Session
-from tile_oracle.session.suite_names import SUITE
 from tile_oracle.session.time_left import expected_times
-from tile_oracle.session.vendor_model import rankings_of
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.base import DeviceInfo
 from tile_oracle.targets.target import Target

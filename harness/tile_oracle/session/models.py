@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile_oracle.compiling.kernel_source import NATIVE
 from tile_oracle.errors import GateError, ModelError
-from tile_oracle.judge.baseline import Baseline
-from tile_oracle.judge.baseline_file import baseline_path, load_baseline
+from tile_oracle.judge.baseline import Baseline, baseline_path, load_baseline
 from tile_oracle.judge.picker import Picker
 from tile_oracle.judge.ranking import Ranking
 from tile_oracle.kernel import Kernel

@@ -61,8 +61,6 @@ class OptionNames:
 
     def open(self) -> None:
         """Respells what is given in short and registers what the run needs. Raises UsageError."""
-        from tile_oracle.session.option_names import default_arguments
-
         if self._shows_help:
             if self._asked & _SPELT_OPENING and not self._asked & _HELP:
                 raise pytest.UsageError("--help in PYTEST_ADDOPTS or a configuration file: no session begins")

@@ -14,13 +14,34 @@ from tile_oracle.compiling.kernel_source import KernelSource
 from tile_oracle.errors import KernelError, LacksFieldError, ProblemError, ProblemSetError, RuleError
 from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.files.table_file import csv_text
-from tile_oracle.judge.baseline_file import slug
+from tile_oracle.judge.baseline import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.libraries.libraries import LIBRARIES
+from tile_oracle.libraries.offers import Offers, load_offers, offers_file
 from tile_oracle.pool import list_of_kernels, load_rule_set, pool_of_kind, rules_of
 from tile_oracle.pool.kernel_filter import KernelFilter
 from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
 from tile_oracle.problem_set import ProblemSet, reading_notes
 from tile_oracle.session.options import SessionOptions
+
+Rankings = dict[str, tuple[Kernel, ...]]
+
+
+def rankings_of(offers: Iterable[Offers], problems: Iterable[Problem]) -> Rankings:
+    """Problem id -> the ranking of the first library that ranks it, its first choice first."""
+    libraries = tuple(offers)
+    found: Rankings = {}
+    for problem in problems:
+        for one in libraries:
+            if problem.id not in found and (ranked := one.ranking(problem)):
+                found[problem.id] = ranked
+    return found
+
+
+def recorded_offers(paths: Iterable[Path]) -> list[Offers]:
+    """Returns the offers in the folders of runs. Raises RecordError for a damaged file."""
+    files = [offers_file(path, name) for path in paths if path.is_dir() for name in LIBRARIES]
+    return [load_offers(file) for file in files if file.is_file()]
 
 
 def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, frozenset[str]]:

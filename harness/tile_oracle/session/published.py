@@ -48,12 +48,9 @@ def append_step_summary(conclusions: Sequence[Conclusion], trouble: str) -> None
     place = os.environ.get(STEP_SUMMARY)
     if not place:
         return
-    try:
-        with Path(place).open("a", encoding="utf-8") as summary:
-            for one in conclusions:
-                summary.write((Path(one.data.run.folder) / SUMMARY).read_text("utf-8") + "\n")
-            if trouble:
-                summary.write(f"tile-oracle: {one_line(trouble, 2000)}\n\n")
-    except OSError as error:
-        why = error.strerror or error
-        raise RecordError(f"the step summary {place} ({STEP_SUMMARY}) cannot be written: {why}") from None
+    what = f"the step summary {place} ({STEP_SUMMARY}) cannot be written"
+    with disk_errors_as(RecordError, what), Path(place).open("a", encoding="utf-8") as summary:
+        for one in conclusions:
+            summary.write((Path(one.data.run.folder) / SUMMARY).read_text("utf-8") + "\n")
+        if trouble:
+            summary.write(f"tile-oracle: {one_line(trouble, 2000)}\n\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import ProblemError, RecordError
-from tile_oracle.judge.baseline_file import slug
+from tile_oracle.judge.baseline import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.libraries.libraries import LIBRARIES
 from tile_oracle.model.made_by import MadeBy

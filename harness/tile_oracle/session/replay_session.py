@@ -25,13 +25,12 @@ from tile_oracle.record.dataset_file import write_rows
 from tile_oracle.record.journal import names_in
 from tile_oracle.record.run import Run
 from tile_oracle.report.data import settled
+from tile_oracle.session.items import REPLAY_SUITE
 from tile_oracle.session.kernels_option import read_kernels
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import Plan, make_plan
+from tile_oracle.session.plan import Plan, make_plan, rankings_of, recorded_offers
 from tile_oracle.session.recording import Recording, find_recording
 from tile_oracle.session.session import Session
-from tile_oracle.session.suite_names import REPLAY_SUITE
-from tile_oracle.session.vendor_model import rankings_of, recorded_offers
 from tile_oracle.targets.target import REPLAY, Target
 
 if TYPE_CHECKING:

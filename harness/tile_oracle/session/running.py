@@ -11,10 +11,9 @@ import pytest
 
 from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError, NotBegunError
 from tile_oracle.session.companions import check_companions, report_samples, wants_samples, why_no_samples
-from tile_oracle.session.items import FIXTURES, pair_of_item, params_of
+from tile_oracle.session.items import FIXTURES, SUITE_ID, pair_of_item, params_of
 from tile_oracle.session.pytest_private import fixture_definitions, share_place
 from tile_oracle.session.state import SessionState
-from tile_oracle.session.suite_names import SUITE_ID
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.plain_text import as_text
 

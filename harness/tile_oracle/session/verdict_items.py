@@ -17,8 +17,9 @@ from tile_oracle.judge.criteria import Criterion
 from tile_oracle.pages import words
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.session.items import SUITE_ID
 from tile_oracle.session.pytest_private import TerminalRepr
-from tile_oracle.session.suite_names import SUITE_ID
+from tile_oracle.terminal.text_table import first_few
 
 if TYPE_CHECKING:
     from tile_oracle.session.pytest_private import TerminalWriter
@@ -201,10 +202,7 @@ def _listed(texts: Sequence[str], heading: str) -> Iterator[str]:
     if not texts:
         return
     yield heading
-    for text in texts[:_NAMED]:
-        yield f"  {text}"
-    if len(texts) > _NAMED:
-        yield f"  and {len(texts) - _NAMED:,} more"
+    yield from (f"  {text}" for text in first_few(texts, _NAMED))
 
 
 def _properties(criterion: Criterion) -> tuple[tuple[str, object], ...]:

@@ -17,3 +17,9 @@ def text_table(rows: Sequence[Sequence[str]], right_aligned: Iterable[int]) -> l
         ).rstrip()
         for row in rows
     ]
+
+
+def first_few(lines: Sequence[str], most: int, what: str = "more") -> list[str]:
+    """Returns the first lines, and how many more there are."""
+    left = len(lines) - most
+    return [*lines[:most], *([f"and {left:,} {what}"] if left > 0 else [])]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.baseline import load_baseline
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.model.model_folder import read_booster, read_spec
 from tile_oracle.model.store import read_json, shipped_models

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.commands.merge import write_oracle
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.measure.measurement import Measurement
