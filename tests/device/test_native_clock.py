@@ -12,10 +12,9 @@ import pytest
 
 from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.device import native_clock
-from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.factors import Axes
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.native_clock import CODE, SOURCE, NativeClock, Turns
+from tile_oracle.device.native_clock import CODE, SOURCE, ClockCode, NativeClock, Turns
 from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 from tile_oracle.errors import TargetError
 

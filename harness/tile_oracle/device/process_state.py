@@ -22,9 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.guarded_memory import guarded_bytes, touched_guards
-from tile_oracle.device.native_clock import NOW
+from tile_oracle.device.native_clock import NOW, ClockCode
 from tile_oracle.files.passing_errors import unless_passing
 from tile_oracle.measure.guardian import CONTAINED
 
