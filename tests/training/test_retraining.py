@@ -18,7 +18,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.vouched_files import seal_folder
 from tile_oracle.model.model_folder import packed_booster, read_booster
-from tile_oracle.model.ranker import Ranker, tree_members
+from tile_oracle.model.ranker import Ranker
 from tile_oracle.model.store import CODE_FILE, booster_file, read_manifest
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.record.dataset import read_rows
@@ -77,7 +77,7 @@ def held_out(direction: str) -> pd.DataFrame:
 
 
 def assert_first_trees(ranker: Ranker, direction: str, first: int = 0) -> None:
-    (member,) = tree_members(ranker)
+    (member,) = ranker.trees
     for number, booster in enumerate(member.boosters):
         whole = read_booster(folder_of(direction), "lambdarank", number)
         assert trees_of(booster, first) == trees_of(whole, first), number

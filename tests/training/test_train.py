@@ -15,7 +15,6 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.tree_targets import TARGETS
 from tile_oracle.model.trees import TreeData, TreeSettings, grow
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
@@ -23,7 +22,6 @@ from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.training.warm_start import physical_of
 
 FEW = TreeSettings(trees=30)
 
@@ -211,13 +209,13 @@ def test_a_warm_start_grows_every_member_from_its_own_old_trees(
     loaded = Predictor.load(tmp_path / "grown")
     assert [member.name for member in loaded.ranker.members] == [m.name for m in old.ranker.members]
     assert (loaded.spec.picks, loaded.spec.log_targets) == (old.spec.picks, old.spec.log_targets)
-    for before, after in zip(tree_members(old.ranker), tree_members(loaded.ranker), strict=True):
+    for before, after in zip(old.ranker.trees, loaded.ranker.trees, strict=True):
         for first, then in zip(before.boosters, after.boosters, strict=True):
             assert len(trees_of(then)) == 50
             assert trees_of(then)[:30] == trees_of(first)
         added = 20 * len(before.boosters)
         assert grown.manifest["n_estimators_of"][before.name] == {"prev": added // 20 * 30, "new": added}
-    assert physical_of(loaded.ranker) == physical_of(old.ranker)
+    assert loaded.ranker.physical == old.ranker.physical
     rows = training_rows(more).table
     for member in (m for m in loaded.ranker.members if not m.relative):
         error = np.abs(

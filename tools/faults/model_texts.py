@@ -102,7 +102,6 @@ def originals() -> list[str]:
     import numpy as np
 
     from tile_oracle.model.predictor import Predictor
-    from tile_oracle.model.ranker import tree_members
 
     draw = np.random.default_rng(0)
     x = np.column_stack([draw.normal(size=300), draw.integers(0, 50, 300)])
@@ -110,7 +109,7 @@ def originals() -> list[str]:
     data = lgb.Dataset(x, label=x[:, 0] + x[:, 1] % 3, categorical_feature=[1], params=settings)
     found = [str(lgb.train(settings, data, 5).model_to_string())]
     for folder in model_folders(shipped_models()):
-        for member in tree_members(Predictor.load(folder).ranker):
+        for member in Predictor.load(folder).ranker.trees:
             boosters = reversed(member.boosters)
             found += [str(one.model_to_string(num_iteration=_TREES)) for one in boosters]
     return found

@@ -30,7 +30,6 @@ from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import flops_of, schema_named
 from tile_oracle.kernel import Kernel, source_of
 from tile_oracle.model.model_folder import read_spec
-from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import (
     IMITATED_KEY,
@@ -191,7 +190,7 @@ class ColdStart:
         if rows.empty:
             return None
         ranker = predictor.ranker
-        physical = next((one for one in ranker.members if isinstance(one, PhysicalModel)), None)
+        physical = ranker.physical
         if physical is not None:
             found = physical.log_time(rows, hardware_features(predictor.spec.arch))
         else:

@@ -15,7 +15,7 @@ from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array
 from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.model.network import NetworkMember
-from tile_oracle.model.ranker import CorrectionMember, Ranker, TreeMember
+from tile_oracle.model.ranker import Ranker, TreeMember
 from tile_oracle.model.tree_targets import log_time_of
 from tile_oracle.model.trees import mean_predictions
 
@@ -54,20 +54,18 @@ def pick_reasons(
             for name, share, of_pick, of_other in member.shares(picks, others, hardware):
                 _add(parts, name, weight * share, of_pick, of_other)
             continue
-        trees = member.trees if isinstance(member, CorrectionMember) else member
-        if isinstance(member, CorrectionMember):
-            times = member.physical.log_time(both, hardware, threads)
+        physical = member.physical if isinstance(member, TreeMember) else member
+        if physical is not None:
+            times = physical.log_time(both, hardware, threads)
             _add(parts, PHYSICAL, weight * (times[count:] - times[:count]), None, None)
-        if not isinstance(trees, TreeMember):
-            times = member.log_time(both, hardware, threads)
-            _add(parts, PHYSICAL, weight * (times[count:] - times[:count]), None, None)
+        if not isinstance(member, TreeMember):
             continue
         rows: Any = both
-        if trees.schema.optional:
-            rows = {**both, **trees.code.columns(both["kernel"])}
-        features = trees.schema.compute(rows, hardware, trees.feature_names)
-        shares = _shares(trees, features, rows, threads)
-        for place, name in enumerate(trees.feature_names):
+        if member.schema.optional:
+            rows = {**both, **member.code.columns(both["kernel"])}
+        features = member.schema.compute(rows, hardware, member.feature_names)
+        shares = _shares(member, features, rows, threads)
+        for place, name in enumerate(member.feature_names):
             values = features[:, place]
             _add(parts, name, weight * shares[:, place], values[:count], values[count:])
     return [_leading(parts, row, most) for row in range(count)]

@@ -23,14 +23,7 @@ from tile_oracle.model.model_folder import ModelSpec, read_booster, read_spec
 from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
-from tile_oracle.model.ranker import (
-    CorrectionMember,
-    Member,
-    Ranker,
-    TreeMember,
-    constant_groups,
-    tree_members,
-)
+from tile_oracle.model.ranker import Member, Ranker, TreeMember, constant_groups
 from tile_oracle.model.roofline import NAME as ROOFLINE
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import (
@@ -140,7 +133,7 @@ class Predictor:
     @property
     def reads_code(self) -> bool:
         """Whether the model reads metrics of binaries."""
-        return any(member.schema.optional for member in tree_members(self.ranker))
+        return any(member.schema.optional for member in self.ranker.trees)
 
     def knowing(self, code: CodeTable) -> Predictor:
         """Returns the predictor with the metrics of the binaries at hand, which replace those of its folder:
@@ -225,13 +218,13 @@ def aliases_of(folder: Path, spec: ModelSpec) -> Aliases:
 def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tuple[Member, ...]:
     members: list[Member] = []
 
-    def tree_member(name: str) -> TreeMember:
+    def tree_member(name: str, corrected: PhysicalModel | None = None) -> TreeMember:
         parts = _tree_parts(spec, name)
         code = CodeTable()
         if parts.schema.optional and (folder / CODE_FILE).is_file():
             code = CodeTable.from_json(read_json(folder / CODE_FILE))
         boosters = read_boosters(folder, parts)
-        return TreeMember(parts.target, parts.schema, parts.feature_names, boosters, code)
+        return TreeMember(parts.target, parts.schema, parts.feature_names, boosters, code, corrected)
 
     physical = None
     if {"physical", "correction"} & set(spec.targets):
@@ -240,7 +233,7 @@ def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tupl
         if name == "physical" and physical is not None:
             members.append(physical)
         elif name == "correction" and physical is not None:
-            members.append(CorrectionMember(physical, tree_member(name)))
+            members.append(tree_member(name, physical))
         elif name == NETWORK:
             schemas = schemas_of_model(spec.op_type)
             members.append(NetworkMember.from_json(read_json(folder / NETWORK_FILE), schemas))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,9 @@ from tile_oracle.features.groups import group_minimum
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.model.aliases import Aliases
+from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
+from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.tree_targets import Target, log_time_of
 from tile_oracle.model.trees import mean_predictions
 
@@ -31,32 +33,17 @@ if TYPE_CHECKING:
     import lightgbm as lgb
 
 
-class Member(Protocol):
-    """One part of a ranker."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def relative(self) -> bool:
-        """Whether its scores only order the kernels of one problem."""
-        ...
-
-    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
-        """ln(latency in ms) of every row; for a relative member up to a constant per problem."""
-        ...
-
-
 @dataclass(frozen=True)
 class TreeMember:
     """Boosters of one target, whose predictions are averaged, and their features. `code`: metrics of
-    binaries, for schemas that read them."""
+    binaries, for schemas that read them. `physical`: the time model whose ln(time) the trees correct."""
 
     target: Target
     schema: FeatureSchema
     feature_names: tuple[str, ...]
     boosters: tuple[lgb.Booster, ...]
     code: CodeTable = field(default_factory=CodeTable)
+    physical: PhysicalModel | None = None
 
     @property
     def name(self) -> str:
@@ -70,22 +57,13 @@ class TreeMember:
         if self.schema.optional:
             rows = {**{str(name): rows[name] for name in rows}, **self.code.columns(rows["kernel"])}
         features = self.schema.compute(rows, hardware, self.feature_names)
-        return log_time_of(self.target, mean_predictions(self.boosters, features, threads), rows)
+        score = log_time_of(self.target, mean_predictions(self.boosters, features, threads), rows)
+        return score if self.physical is None else self.physical.log_time(rows, hardware, threads) + score
 
 
-@dataclass(frozen=True)
-class CorrectionMember:
-    """The physical model's ln(time) plus a correction by trees."""
-
-    physical: PhysicalModel
-    trees: TreeMember
-
-    name = "correction"
-    relative = False
-
-    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
-        correction = self.trees.log_time(rows, hardware, threads)
-        return np.asarray(self.physical.log_time(rows, hardware, threads) + correction)
+Member = TreeMember | PhysicalModel | NetworkMember | RooflineModel
+"""One part of a ranker. name: of what it predicts. relative: whether its scores only order the kernels of one
+problem. log_time: ln(latency in ms) of every row; for a relative member up to a constant per problem."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +88,21 @@ class Ranker:
         """The hardware features that its members read."""
         return {**hardware_features(self.arch), **self.stated}
 
+    @property
+    def trees(self) -> list[TreeMember]:
+        """Its tree members."""
+        return [member for member in self.members if isinstance(member, TreeMember)]
+
+    @property
+    def physical(self) -> PhysicalModel | None:
+        """Its physical time model, if it has one."""
+        return next((member for member in self.members if isinstance(member, PhysicalModel)), None)
+
+    @property
+    def network(self) -> NetworkMember | None:
+        """Its networks, if it has some."""
+        return next((member for member in self.members if isinstance(member, NetworkMember)), None)
+
     def member(self, name: str) -> Member:
         """Raises ModelError listing what the model predicts."""
         for member in self.members:
@@ -123,7 +116,7 @@ class Ranker:
     def orders_only(self) -> bool:
         """Whether predictions only order kernels within a problem: scores decide the picks
         (LambdaRank, pairs), or no member knows a time."""
-        picking = [member.target for member in tree_members(self) if self.weights.get(member.name, 0.0) > 0]
+        picking = [member.target for member in self.trees if self.weights.get(member.name, 0.0) > 0]
         absolute = any(not member.relative for member in self.members)
         return any(target.is_score for target in picking) or not absolute
 
@@ -136,7 +129,13 @@ class Ranker:
         return self._with_code(code.over)
 
     def _with_code(self, changed: Callable[[CodeTable], CodeTable]) -> Ranker:
-        return replace(self, members=tuple(_changed(member, changed) for member in self.members))
+        return replace(
+            self,
+            members=tuple(
+                replace(one, code=changed(one.code)) if isinstance(one, TreeMember) else one
+                for one in self.members
+            ),
+        )
 
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Returns predicted ln(latency in ms) of every row, in the order of the picks within each problem.
@@ -182,18 +181,6 @@ def tflops_at(rows: Columns, log_time: Array) -> Array:
     """TFLOPS of every row's problem at a predicted ln(latency in ms)."""
     inside = np.clip(log_time, -MOST_LOG_TIME, MOST_LOG_TIME)
     return np.asarray(flops_of(rows) / (exact_math.exp(inside) * 1e9))
-
-
-def tree_members(ranker: Ranker) -> list[TreeMember]:
-    """Returns the tree members of a ranker, including a correction's."""
-    members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
-    return [member for member in members if isinstance(member, TreeMember)]
-
-
-def _changed(member: Member, changed: Callable[[CodeTable], CodeTable]) -> Member:
-    if isinstance(member, CorrectionMember):
-        return replace(member, trees=replace(member.trees, code=changed(member.trees.code)))
-    return replace(member, code=changed(member.code)) if isinstance(member, TreeMember) else member
 
 
 def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:

@@ -27,7 +27,8 @@ from tile_oracle.model.model_folder import ModelSpec, read_forest, read_spec
 from tile_oracle.model.network import Inputs, NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import TreeParts, check_feature_count, check_kind, ranker_of
-from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember
+from tile_oracle.model.ranker import Member, Ranker, TreeMember
+from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import no_model_there
 from tile_oracle.model.tree_targets import Target
 from tile_oracle.operation import operation_named
@@ -117,11 +118,7 @@ def selector_bytes(model: NativeModel, kernels: Sequence[Kernel]) -> bytes:
         raise ModelError(f"{model.folder} is for {op}: {wrong.name} is not such a kernel")
     check_kind(model.folder, model.spec, kind)
     for member in model.ranker.members:
-        if (
-            not isinstance(member, NetworkMember)
-            and _trees_of(member) is None
-            and _physical_of(member) is None
-        ):
+        if isinstance(member, RooflineModel):
             raise ModelError(
                 f"{model.folder}: exported C++ cannot compute the {member.name} model; tile-oracle's "
                 "commands and sessions can"
@@ -167,7 +164,7 @@ class _Maker:
 
     def made(self) -> bytes:
         used = [member for member in self.ranker.members if self.ranker.uses(member)]
-        trees = [found for member in used if (found := _trees_of(member)) is not None]
+        trees = [member for member in used if isinstance(member, TreeMember)]
         physical = next((one for member in used if (one := _physical_of(member)) is not None), None)
         body = ByteWriter()
         body.u32(len(trees))
@@ -182,12 +179,11 @@ class _Maker:
             distinct = distinct.refined_by(rows)
         body.u32(distinct.count, len(used))
         for member in used:
-            own_trees = _trees_of(member)
-            own_physical = _physical_of(member)
-            number = _NO_TREES if own_trees is None else trees.index(own_trees)
-            body.u32(number, int(own_physical is not None), int(member is networks))
-            body.u32s([] if own_trees is None else rows_of_trees[number].of[distinct.first])
-            body.u32s([] if own_physical is None else rows_of_physical.of[distinct.first])
+            number = trees.index(member) if isinstance(member, TreeMember) else _NO_TREES
+            timed = _physical_of(member) is not None
+            body.u32(number, int(timed), int(member is networks))
+            body.u32s([] if number == _NO_TREES else rows_of_trees[number].of[distinct.first])
+            body.u32s(rows_of_physical.of[distinct.first] if timed else [])
             body.u32s(rows_of_networks.of[distinct.first] if member is networks else [])
         self._write_sum(body, used)
         body.u32s(distinct.of[self.standing.of])
@@ -333,13 +329,6 @@ def _says(target: Target) -> str:
     return says
 
 
-def _trees_of(member: Member) -> TreeMember | None:
-    if isinstance(member, CorrectionMember):
-        return member.trees
-    return member if isinstance(member, TreeMember) else None
-
-
 def _physical_of(member: Member) -> PhysicalModel | None:
-    if isinstance(member, CorrectionMember):
-        return member.physical
-    return member if isinstance(member, PhysicalModel) else None
+    """Returns the time model that a member is, or corrects."""
+    return getattr(member, "physical", member if isinstance(member, PhysicalModel) else None)

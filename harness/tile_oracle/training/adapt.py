@@ -40,7 +40,6 @@ from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.made_by import MADE_BY_KEY, MadeBy
 from tile_oracle.model.physics import nearness
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.store import CODE_FILE, SPEC_FILE, json_bytes, read_manifest, write_folder
 from tile_oracle.problem import problem_from_id
 from tile_oracle.training.score_scale import ADAPTED_KEY, Codes, measured_scale, stated_scale, within
@@ -340,7 +339,7 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
 
 def remembered(predictor: Predictor) -> CodeTable:
     """Returns the metrics of binaries that a model's trees read; empty if they read none."""
-    codes = [member.code for member in tree_members(predictor.ranker) if member.schema.optional]
+    codes = [member.code for member in predictor.ranker.trees if member.schema.optional]
     return codes[0] if codes else CodeTable()
 
 

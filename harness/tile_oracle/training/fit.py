@@ -18,7 +18,7 @@ from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel, explain_aliases, fit_physical, nearness
-from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
+from tile_oracle.model.ranker import Member, Ranker, TreeMember
 from tile_oracle.model.tree_targets import Target, label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
 from tile_oracle.record.final import records_op
@@ -26,7 +26,7 @@ from tile_oracle.training.auxiliary_rows import AUXILIARY, is_auxiliary
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.grow_network import grow_network
 from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart
-from tile_oracle.training.warm_start import old_trees, physical_of
+from tile_oracle.training.warm_start import old_trees
 
 Report = Callable[[str], None]
 """Called with one line of progress."""
@@ -99,9 +99,7 @@ def fit(
             known = schema.compute(rows.assign(**code.of_rows(rows)), hardware)
             data = replace(data, features=known, unseen=data.features)
         trees = _fit_trees(part, target, data, alike, effort, old, kept)
-        members.append(
-            CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
-        )
+        members.append(replace(trees, physical=physical) if target.name == "correction" else trees)
     if recipe.network is not None:
         members.append(_network(recipe.network, rows, groups, hardware, effort))
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
@@ -164,7 +162,7 @@ def _physical(
     """Returns the physical time model: fitted, or in a warm start the old one with the kernels that it
     lacks."""
     effort.say("  physical: fitting the terms of every kernel's time")
-    found, old = fit_physical(rows, weight, hardware), physical_of(start)
+    found, old = fit_physical(rows, weight, hardware), None if start is None else start.physical
     if old is None:
         return found
     if (found.terms, found.schema) != (old.terms, old.schema):
@@ -183,7 +181,7 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTa
             f"recipe {recipe.name} uses facts of the kernels' binaries, which none of these records has: "
             "train another recipe"
         )
-    for member in tree_members(start) if start is not None else ():
+    for member in start.trees if start is not None else ():
         code = code.over(member.code)
     return code
 

@@ -15,9 +15,7 @@ from tile_oracle.features.schemas.roofline_time import FITTED_TO
 from tile_oracle.model.made_by import CONSTANTS_KEY, MADE_BY_KEY, MadeBy
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.network import NAME as NETWORK
-from tile_oracle.model.network import NetworkMember
-from tile_oracle.model.physics import PhysicalModel
-from tile_oracle.model.ranker import Ranker, tree_members
+from tile_oracle.model.ranker import Ranker
 from tile_oracle.training.grow_network import PRIOR
 from tile_oracle.training.recipe import Recipe
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
@@ -35,11 +33,9 @@ def spec_of(
     devices: Sequence[str] = (),
 ) -> ModelSpec:
     """feature_spec.json of a ranker; `kind` has arch, dtype and, for convolutions, direction."""
-    trees = tree_members(ranker)
+    trees, physical = ranker.trees, ranker.physical
     first = trees[0] if trees else None
-    physical = next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
-    network = next((member for member in ranker.members if isinstance(member, NetworkMember)), None)
-    reads = first or network
+    reads = first or ranker.network
     schema = reads.schema if reads else physical.schema if physical else None
     if schema is None:
         raise ModelError(f"recipe {recipe.name} has no member to train")
@@ -89,12 +85,9 @@ def manifest_of(
     if other_builds is not None:
         problems = {**problem_digests(training_rows(other_builds).table), **problems}
         made_by = made_by.and_of(MadeBy.of_records(other_builds))
-    total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
-    schemas = [
-        *(member.schema for member in tree_members(ranker)),
-        *(member.schema for member in ranker.members if isinstance(member, NetworkMember)),
-    ]
-    reads_roofline = any(PRIOR in schema.names for schema in schemas)
+    total = sum(booster.num_trees() for member in ranker.trees for booster in member.boosters)
+    networks = () if ranker.network is None else (ranker.network,)
+    reads_roofline = any(PRIOR in member.schema.names for member in (*ranker.trees, *networks))
     return {
         "warm_start_from": None,
         "prev_n_estimators": 0,

@@ -16,9 +16,7 @@ from tile_oracle.features.groups import GROUPINGS
 from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.kernel import source_of
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
-from tile_oracle.model.network import NetworkMember
-from tile_oracle.model.physics import PhysicalModel
-from tile_oracle.model.ranker import Ranker, tree_members
+from tile_oracle.model.ranker import Ranker
 from tile_oracle.model.store import (
     CODE_FILE,
     IMITATED_KEY,
@@ -74,11 +72,10 @@ class TrainedModel:
         for member in self.ranker.members:
             metrics = {**self.old_metrics.get(member.name, {}), **metrics_json(self.checks, self.unchecked)}
             files[metrics_file(member.name)] = json_bytes(metrics)
-            if isinstance(member, PhysicalModel):
-                files[PHYSICAL_FILE] = json_bytes(member.as_json())
-            if isinstance(member, NetworkMember):
-                files[NETWORK_FILE] = json_bytes(member.as_json())
-        for trees in tree_members(self.ranker):
+        for name, part in ((PHYSICAL_FILE, self.ranker.physical), (NETWORK_FILE, self.ranker.network)):
+            if part is not None:
+                files[name] = json_bytes(part.as_json())
+        for trees in self.ranker.trees:
             for number, booster in enumerate(trees.boosters):
                 files[booster_file(trees.name, number)] = packed_booster(booster)
             if trees.schema.optional:

@@ -16,9 +16,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.model_folder import ModelSpec
-from tile_oracle.model.network import NetworkMember
-from tile_oracle.model.physics import PhysicalModel
-from tile_oracle.model.ranker import Ranker, TreeMember, tree_members
+from tile_oracle.model.ranker import Ranker, TreeMember
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, metrics_file, read_json, read_manifest
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named
@@ -53,9 +51,9 @@ class WarmStart:
                 raise ModelError(
                     f"warm start: {folder} was trained for {name} {have[name]}, the records are {value}"
                 )
-        if not tree_members(old.ranker):
+        if not old.ranker.trees:
             raise ModelError(f"warm start: {folder} has no trees to grow: train without --warm-start")
-        if any(isinstance(member, NetworkMember) for member in old.ranker.members):
+        if old.ranker.network is not None:
             raise ModelError(
                 f"warm start: {folder} has networks, which do not grow: train without --warm-start"
             )
@@ -86,7 +84,7 @@ class WarmStart:
         for part in parts.values():
             self._check(part, old_trees(self.ranker, part))
         trees = []
-        for member in tree_members(self.ranker):
+        for member in self.ranker.trees:
             part = parts.get(member.name) or TreePart(
                 member.name, member.schema.name, self._settings(member.name)
             )
@@ -96,7 +94,7 @@ class WarmStart:
             wanted,
             trees=tuple(trees),
             weights=dict(self.ranker.weights),
-            physical=physical_of(self.ranker) is not None,
+            physical=self.ranker.physical is not None,
         )
 
     def _check(self, part: TreePart, member: TreeMember) -> None:
@@ -135,19 +133,12 @@ class WarmStart:
 
 def old_trees(start: Ranker, part: TreePart) -> TreeMember:
     """Returns the member of the old model that a part grows. Raises ModelError."""
-    for member in tree_members(start):
+    for member in start.trees:
         if member.name == part.target:
             return member
-    have = ", ".join(member.name for member in tree_members(start))
+    have = ", ".join(member.name for member in start.trees)
     raise ModelError(f"warm start: the old model has no member {part.target}; it has {have}")
 
 
-def physical_of(old: Ranker | None) -> PhysicalModel | None:
-    """Returns the physical time model of the model to grow, if there is one."""
-    return (
-        next((member for member in old.members if isinstance(member, PhysicalModel)), None) if old else None
-    )
-
-
 def _tree_counts(ranker: Ranker) -> dict[str, int]:
-    return {m.name: sum(booster.num_trees() for booster in m.boosters) for m in tree_members(ranker)}
+    return {m.name: sum(booster.num_trees() for booster in m.boosters) for m in ranker.trees}

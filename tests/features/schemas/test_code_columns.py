@@ -22,7 +22,6 @@ from tile_oracle.features.schemas import schema_named
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.recipe import Recipe, TreePart
@@ -181,7 +180,7 @@ def test_a_warm_start_keeps_the_figures_that_the_old_model_knew(folder: Path) ->
     records, _ = spilling_records()
     some = records[records["kernel"].isin([*held_out(), *sorted(records["kernel"].unique())[-3:]])]
     grown = train(some, RECIPE, warm_start=folder, warm_trees=5)
-    (trees,) = tree_members(grown.ranker)
+    (trees,) = grown.ranker.trees
     assert set(trees.code.facts) == set(records["kernel"])
 
 
