@@ -10,7 +10,7 @@ import pytest
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.evaluation.model_card import model_card
-from tile_oracle.features.schemas.roofline_time import FITTED_TO
+from tile_oracle.features.schemas.roofline import FITTED_TO
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.judge.baseline import load_baseline
 from tile_oracle.model.store import baseline_files, model_folders

@@ -15,8 +15,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.hardware import hardware_features
-from tile_oracle.features.schemas.roofline_time import Constants, Roofline
-from tile_oracle.features.schemas.roofline_work import Machine, Work
+from tile_oracle.features.schemas.roofline import ROOFLINE
 from tile_oracle.features.schemas.tile_work import tile_work
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.fitting_model import models_for
@@ -116,7 +115,7 @@ def test_what_names_say() -> None:
     )
     assert (columns.engine, columns.tile, columns.stages) == ("columns", (8, 2, 512), 4)
     warps = tile_work(triton("tma_warps", 128, 128, warps=4, MORE_N=48, GROUPS=2).name)
-    assert (warps.engine, warps.tile[1], warps.waves, warps.stays) == ("warps", 176, 8, True)
+    assert (warps.engine, warps.tile[1], warps.waves) == ("warps", 176, 8)
     assert warps.pieces == 3, "of 128, 32 and 16 columns"
     assert warps.wide
     held = tile_work(triton("tma_warps", 128, 128, MORE_N=48, REGISTERS=True).name)
@@ -162,10 +161,14 @@ def test_a_tile_of_many_streamed_parts_is_slow_to_add_up() -> None:
     """132 programs share one tile, or 4,096."""
     kernels = [triton("stream_k", 64, 64), triton("tiles", 64, 64)]
     problems = [GemmProblem("bf16", "rcr", 64, 64, 64 * 132), square(4096)]
-    work = Work.of(pair_columns(problems, kernels), Machine.of(hardware_features("sm_90")))
-    part_us = Constants().part_us
-    slower = Roofline(replace(Constants(), part_us=2 * part_us))
-    more = (slower.time(work).total_us - Roofline().time(work).total_us).reshape(2, 2)
+    part_us = 0.102
+    slower = replace(ROOFLINE, features=tuple(
+        replace(one, formula=lambda t: np.asarray(2 * part_us)) if one.name == "part_us" else one
+        for one in ROOFLINE.features
+    ))  # fmt: skip
+    rows, hardware = pair_columns(problems, kernels), hardware_features("sm_90")
+    times = (schema.compute(rows, hardware, ("total_us",)) for schema in (slower, ROOFLINE))
+    more = np.subtract(*times).reshape(2, 2)
     assert more[0, 0] == pytest.approx(132 * part_us, rel=1e-6)
     assert more[1, 0] < more[0, 0] / 1000
     assert (more[:, 1] == 0).all()

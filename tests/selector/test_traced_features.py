@@ -20,7 +20,7 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Feature, FeatureSchema, FeatureTable
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, schema_named
-from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS
+from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_TERMS
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.model.store import kernels_trained_on

@@ -131,6 +131,10 @@ class FeatureTable:
         """The features of the architecture."""
         return self._hardware
 
+    def under(self, schema: FeatureSchema) -> FeatureTable:
+        """Returns a table of the same rows with the formulas of another schema."""
+        return FeatureTable(schema, self._rows, self._hardware)
+
     def once(self, name: str, make: Callable[[], Shared]) -> Shared:
         """Returns what several formulas share, made at the first call."""
         if name not in self._shared:

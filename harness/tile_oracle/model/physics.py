@@ -20,7 +20,7 @@ from tile_oracle.features import exact_math
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.groups import group_codes, group_minimum
-from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, is_step_term
+from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_TERMS, is_step_term
 from tile_oracle.kernel import Kernel, parse_kernel_name, tiled
 from tile_oracle.model.aliases import Aliases, merge, own_fields
 from tile_oracle.model.noise import noise_of

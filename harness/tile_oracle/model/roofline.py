@@ -14,7 +14,7 @@ rounds and partial steps cost as much as full ones. All loads pass the shared ca
 it stay there from one run to the next, as they do while a kernel is measured; larger ones move through the
 memory, or more often where an operand is larger than the cache. A launch, a workgroup's start, writing its
 tile, and split-K's second pass are added. The peak rates are those of kernels/arch_specs.json; all other
-constants are in features.schemas.roofline_time. Those of engines that have run on an H200 were fitted to
+constants are in features.schemas.roofline. Those of engines that have run on an H200 were fitted to
 times there of 1,129 products; fitted constants also make up for what the formula lacks.
 """
 
@@ -31,14 +31,12 @@ from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
 from tile_oracle.features import exact_math
 from tile_oracle.features.columns import Columns
-from tile_oracle.features.feature_table import Array
-from tile_oracle.features.hardware import hardware_features
-from tile_oracle.features.schemas.roofline_time import Roofline
-from tile_oracle.features.schemas.roofline_work import Machine, Work
+from tile_oracle.features.feature_table import ELEMENT_BYTES, Array
+from tile_oracle.features.hardware import RATE, hardware_features
+from tile_oracle.features.schemas.roofline import ROOFLINE
 from tile_oracle.model.physics import LEAST_MS
 
 NAME = "roofline"
-_FORMULAS = Roofline()
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,15 @@ class RooflineModel:
     def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int = 1) -> Array:
         """ln(latency in ms) of every row. Raises ModelError for an architecture or a data type whose peak
         rates are not known."""
+        known = [name for name in ELEMENT_BYTES if self._hardware.get(RATE + name, 0.0) > 0]
         for word in pd.unique(np.asarray(rows["dtype"], dtype=object)):
-            if str(word) not in self._machine.rates:
-                raise ModelError(
-                    f"the peak rate of {word} is not known: it has those of {', '.join(self._machine.rates)}"
-                )
-        time_us = _FORMULAS.time(Work.of(rows, self._machine)).total_us
+            if word not in known:
+                raise ModelError(f"the peak rate of {word} is not known: it has those of {', '.join(known)}")
+        time_us = ROOFLINE.compute(rows, self._hardware, ("total_us",))[:, 0]
         return exact_math.log(np.maximum(time_us / 1000.0, LEAST_MS))
 
     @cached_property
-    def _machine(self) -> Machine:
+    def _hardware(self) -> Mapping[str, float]:
         if load_arch(self.arch).peak is None:
             raise ModelError(f"the peak rates of {self.arch} are not in kernels/arch_specs.json")
-        return Machine.of(hardware_features(self.arch))
+        return hardware_features(self.arch)

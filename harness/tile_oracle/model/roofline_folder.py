@@ -7,7 +7,7 @@ from pathlib import Path
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling.cache import default_cache_folder
 from tile_oracle.errors import ModelError
-from tile_oracle.features.schemas.roofline_time import FITTED_TO
+from tile_oracle.features.schemas.roofline import FITTED_TO
 from tile_oracle.files.vouched_files import MANIFEST_FILE, sha256_of
 from tile_oracle.model.made_by import CONSTANTS_KEY
 from tile_oracle.model.model_folder import ModelSpec

@@ -327,9 +327,12 @@ class _TracedTable(FeatureTable):
 
     def __init__(self, schema: FeatureSchema, pool: Pool, columns: Mapping[str, Column]) -> None:
         super().__init__(schema, columns, pool.hardware)
-        self._pool = pool
+        self._pool, self._columns = pool, columns
         self._symbols: dict[str, Symbol] = {}
         self.length = 1  # an array that a formula makes of it (numpy.ones) has one value for all rows
+
+    def under(self, schema: FeatureSchema) -> FeatureTable:
+        return _TracedTable(schema, self._pool, self._columns)
 
     def node(self, name: str) -> Node:
         return self._symbol(name).node

@@ -11,7 +11,7 @@ import lightgbm as lgb
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.features.schemas.roofline_time import FITTED_TO
+from tile_oracle.features.schemas.roofline import FITTED_TO
 from tile_oracle.model.made_by import CONSTANTS_KEY, MADE_BY_KEY, MadeBy
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.network import NAME as NETWORK

@@ -13,14 +13,16 @@ from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
+from tile_oracle.features.schemas.gemm_pool import GEMM_LEAN, GEMM_POOL_2
 from tile_oracle.features.schemas.gemm_published import GEMM_72, GEMM_78
-from tile_oracle.features.schemas.gemm_roofline import GEMM_LEAN, GEMM_POOL_2
 from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_113
-from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
-from tile_oracle.features.schemas.grouped_conv_pool import GROUPED_CONV_POOL
+from tile_oracle.features.schemas.grouped_conv_own import (
+    GROUPED_CONV_OWN,
+    GROUPED_CONV_POOL,
+    GROUPED_CONV_TERMS,
+)
 from tile_oracle.features.schemas.grouped_conv_published import GROUPED_CONV_97
 from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
-from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS
 from tile_oracle.operation import operation_named, operation_of_columns, operations
 from tile_oracle.terminal.did_you_mean import did_you_mean
 

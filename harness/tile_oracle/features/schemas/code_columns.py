@@ -8,27 +8,14 @@ limited by the wave slots. If a record has the number of workgroups per compute 
 
 from __future__ import annotations
 
-import numpy as np
-
 from tile_oracle.features.code_table import CODE_COLUMNS, PREFIX
-from tile_oracle.features.feature_table import Array, FeatureTable, ratio
 from tile_oracle.features.formulas import formulas
 
 _HELD = PREFIX + "workgroups_per_cu"
 CODE_INPUTS: tuple[str, ...] = tuple(dict.fromkeys((*(PREFIX + name for name in CODE_COLUMNS), _HELD)))
 """The input columns; rows may lack them."""
 
-
-def _waves_per_simd(t: FeatureTable) -> Array:
-    granule = np.maximum(t.hw_register_granule, 1.0)
-    taken = np.ceil(np.maximum(t.code_vgprs, 1.0) / granule) * granule
-    slots = ratio(t.hw_max_waves_per_cu, t.hw_simds_per_cu)
-    waves: Array = t.code_known * np.minimum(np.floor(t.hw_registers_per_lane / taken), slots)
-    return waves
-
-
-CODE_FEATURES = formulas(
-    """
+CODE_FEATURES = formulas("""
 code_known = code_vgprs > 0  # the registers of the binary are known
 code_vgprs  # vector registers of a work-item
 code_agprs  # accumulator registers of a work-item
@@ -37,7 +24,12 @@ code_lds_kib = code_lds_bytes / 1024  # LDS that the binary asks for, KiB
 code_scratch_bytes  # private memory of a work-item, bytes
 code_spills  # spilled registers
 log2_binary_bytes = log2_of(code_binary_bytes)  # log2 of the binary's bytes
-waves_per_simd = waves_held()  # waves that a SIMD's registers hold
+waves_per_simd = code_known * minimum(
+    floor(hw_registers_per_lane / (
+        ceil(maximum(code_vgprs, 1.0) / maximum(hw_register_granule, 1.0)) * maximum(hw_register_granule, 1.0)
+    )),
+    ratio(hw_max_waves_per_cu, hw_simds_per_cu),
+)  # waves that a SIMD's registers hold
 workgroups_by_registers = floor(waves_per_simd * hw_simds_per_cu / waves)
     # workgroups that a compute unit's registers hold
 workgroups_by_lds = where(
@@ -50,7 +42,5 @@ occupancy = minimum(ratio(workgroups_at_once * waves, hw_max_waves_per_cu), 1.0)
     # share of a compute unit's wave slots in use
 log2_rounds_at_once = log2_of(ceil(cu_loads / maximum(workgroups_at_once, 1.0)))
     # log2 of the rounds of as many workgroups as fit at once
-""",
-    waves_held=_waves_per_simd,
-)
+""")
 """The last columns of the second version of our own schemas, whose `waves` and `cu_loads` they read."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import (
-    ELEMENT_BYTES,
-    FeatureSchema,
-    given,
-)
+from tile_oracle.features.feature_table import ELEMENT_BYTES, FeatureSchema, given
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.gemm_published import WORD_CODES
 from tile_oracle.features.schemas.own_columns import (

@@ -6,16 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tile_oracle.features.feature_table import (
-    ELEMENT_BYTES,
-    Array,
-    Feature,
-    FeatureSchema,
-    FeatureTable,
-)
+from tile_oracle.features.feature_table import ELEMENT_BYTES, Array, Feature, FeatureSchema, FeatureTable
 from tile_oracle.features.formulas import formulas
-from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
-from tile_oracle.features.schemas.hardware_columns import HARDWARE_FEATURES
+from tile_oracle.features.schemas.grouped_conv_published import HARDWARE_FEATURES, PIPELINE_CODES
 from tile_oracle.features.schemas.own_columns import TILE, WARP_TILE
 
 WORD_CODES: dict[str, dict[str, float]] = {

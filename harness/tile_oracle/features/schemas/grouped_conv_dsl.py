@@ -10,13 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tile_oracle.features.feature_table import (
-    Array,
-    Feature,
-    FeatureSchema,
-    FeatureTable,
-    Formula,
-)
+from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, Formula
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.grouped_conv_published import GROUPED_CONV_97
 

@@ -10,21 +10,8 @@ The formulas read intermediates of grouped_conv_own and features of code_columns
 
 from __future__ import annotations
 
-import numpy as np
-
-from tile_oracle.features.feature_table import Array, FeatureTable, ceil_div
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.own_columns import by_direction
-
-_MOST_SPLITS = 64.0
-
-
-def _splits(t: FeatureTable, tiles: Array) -> Array:
-    """Returns the parts of the depth. tiles: of all groups, at one position of the stride."""
-    wanted = ceil_div(2 * t.cus, np.maximum(tiles, 1.0))
-    splits = np.minimum(np.minimum(ceil_div(t.rows_out, t.tile_k), _MOST_SPLITS), wanted)
-    return np.where(t.two_stage == 1, np.maximum(splits, 1.0), 1.0)
-
 
 LAUNCH_FEATURES = formulas(
     """
@@ -47,8 +34,10 @@ launch_tiles_m = where(
     split_image == 1, N * ceil_div(floor(launch_rows / N), tile_m), ceil_div(launch_rows, tile_m)
 )  # tiles along the rows
 launch_tiles_n = ceil_div(launch_columns, tile_n)  # tiles along the columns
-launch_splits = splits(launch_tiles_m * launch_tiles_n * ceil_div(G, groups_at_once))
-    # parts that the depth is split into
+launch_splits = where(two_stage == 1, maximum(minimum(
+    minimum(ceil_div(rows_out, tile_k), 64.0),
+    ceil_div(2 * cus, maximum(launch_tiles_m * launch_tiles_n * ceil_div(G, groups_at_once), 1.0))
+), 1.0), 1.0)  # parts that the depth is split into, at most 64
 launch_workgroups = (
     launch_tiles_m * launch_tiles_n * ceil_div(G, groups_at_once) * launch_phases * launch_splits
 )  # workgroups
@@ -93,6 +82,5 @@ launch_outputs_per_lane = ratio(tile_m * tile_n, waves * hw_wavefront_size)
     # accumulators of a lane, elements
 """,
     by_direction=by_direction,
-    splits=_splits,
 )
 """The last columns of the third version of our own schema of convolutions."""

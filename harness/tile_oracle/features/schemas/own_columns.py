@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import (
-    Array,
-    Feature,
-    FeatureTable,
-)
+from tile_oracle.features.feature_table import Array, Feature, FeatureTable
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
 

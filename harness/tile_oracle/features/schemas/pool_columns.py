@@ -6,22 +6,15 @@ A tile whose size is unknown, as of some algorithms of libraries, counts as one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from tile_oracle.features.feature_table import (
-    Array,
-    Feature,
-    FeatureSchema,
-    FeatureTable,
-    Formula,
-    log2_of,
-)
+from tile_oracle.features.feature_table import Feature, FeatureSchema, Formula
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.code_columns import CODE_INPUTS
 from tile_oracle.features.schemas.configuration import CONFIGURATION, configuration
 
 
-def _configured(column: str) -> Callable[[FeatureTable], Array]:
+def _configured(column: str) -> Formula:
     return lambda t: t.number_of("kernel", lambda name: configuration(name)[column])
 
 
@@ -126,8 +119,8 @@ def product_pool(
     words: Mapping[str, Mapping[str, float]],
     *,
     logs: Sequence[str],
-    tiles: Formula,
-    element_bytes: Callable[[FeatureTable], Array | float],
+    tiles: str,
+    element_bytes: str = "2",
     sizes: tuple[Feature, ...] = tiles_of_product("N", "K"),
     fills: tuple[Feature, ...] = fills_of_product("N", "K"),
 ) -> FeatureSchema:
@@ -136,27 +129,22 @@ def product_pool(
     problem: features of its problems, of which `columns` are columns and `logs` are so as logarithms. tiles:
     their number. element_bytes: of A and B. sizes, fills: `tiles_of_product`, `fills_of_product`.
     """
-
-    def compute(t: FeatureTable) -> Array:
-        return log2_of(t.steps * t.tile_m * t.tile_n * t.tile_k)
-
-    def traffic(t: FeatureTable) -> Array:
-        return log2_of(element_bytes(t) * t.steps * (t.tile_m + t.tile_n) * t.tile_k)
-
+    traffic = f"""
+log2_compute = log2_of(steps * tile_m * tile_n * tile_k)  # log2 of a compute unit's multiplications
+log2_cu_traffic = log2_of({element_bytes} * steps * (tile_m + tile_n) * tile_k)
+    # log2 of the bytes one compute unit loads
+"""
     return pool_schema(
         f"{op}_pool_1",
         op,
         (
             *logarithms(logs),
             *(one for one in problem if one.name in columns),
-            *(*CONFIGURED, *ROUNDS, *PRODUCT_STEPS),
-            Feature("log2_compute", compute, "log2 of a compute unit's multiplications"),
-            Feature("log2_cu_traffic", traffic, "log2 of the bytes one compute unit loads"),
-            *(*fills, *BINARY),
+            *(*CONFIGURED, *ROUNDS, *PRODUCT_STEPS, *formulas(traffic), *fills, *BINARY),
         ),
         (
             *(*TILES, *(one for one in problem if one.name in logs), *sizes),
-            Feature("tiles", tiles, "workgroups' tiles"),
+            *formulas(f"tiles = {tiles}  # workgroups' tiles"),
             *SERIAL_STEPS,
         ),
         words,

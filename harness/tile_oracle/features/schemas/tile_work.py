@@ -28,10 +28,6 @@ OTHER = "other"
 _SCALAR_TILE = (64.0, 64.0, 64.0)
 PIPELINES = ("comp_async", "compv3", "compv4", "mem")
 """Engines of the project's own kernels, by pipeline; all others are `OTHER`."""
-ENGINES = (
-    *(COPIES, SMALL, PIECES, ROWS, COLUMNS, DESCRIPTORS, SWAPPED, UNEVEN, WARPS),
-    *(*VARIANTS, OLDER, *_ALGORITHMS.values(), *PIPELINES, OTHER),
-)
 
 _UNKNOWN_TILE = (128.0, 128.0, 64.0)
 _LARGE = 64
@@ -45,11 +41,11 @@ _LIBRARY_STAGES = 4.0
 class TileWork:
     """One kernel. tile: rows, columns and depth of a step. stages: buffers of tiles. waves: of a workgroup.
     parts: parts of the depth. streams: the steps of all tiles are divided evenly over the compute units.
-    stays: workgroups take further tiles. resident: workgroups that a compute unit runs at once; 0: as many
-    as fit. wide: operands are read as wide loads whatever their alignment. waves_m, waves_n: how the waves
-    divide the tile. swapped: the transpose is computed, so that few rows become columns. pieces: matrix
-    instructions across the columns, each of which reads the rows from LDS; 0 if they stay in registers.
-    cluster: rows and columns of workgroups that share what they load."""
+    resident: workgroups that a compute unit runs at once; 0: as many as fit. wide: operands are read as wide
+    loads whatever their alignment. waves_m, waves_n: how the waves divide the tile. swapped: the transpose is
+    computed, so that few rows become columns. pieces: matrix instructions across the columns, each of which
+    reads the rows from LDS; 0 if they stay in registers. cluster: rows and columns of workgroups that share
+    what they load."""
 
     engine: str
     tile: tuple[float, float, float]
@@ -57,7 +53,6 @@ class TileWork:
     waves: float
     parts: float = 1.0
     streams: bool = False
-    stays: bool = False
     resident: float = 0.0
     wide: bool = False
     is_triton: bool = False
@@ -100,7 +95,6 @@ def tile_work(name: str) -> TileWork:
         stages=known["stages"],
         waves=known["waves"] or 4.0,
         parts=max(known["parts"], 1.0),
-        stays=bool(known["persistent"]),
     )
     return _with_details(found, kernel)
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import (
-    ELEMENT_BYTES,
-    FeatureSchema,
-)
+from tile_oracle.features.feature_table import ELEMENT_BYTES, FeatureSchema
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.configuration import word_code

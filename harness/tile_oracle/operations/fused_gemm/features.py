@@ -56,8 +56,7 @@ _POOL = product_pool(
     ("layouts", "intensity", *(one.name for one in _EPILOGUE)),
     _WORDS,
     logs=("M", "N", "K", "batch", "flops", "bytes_total"),
-    tiles=lambda t: t.batch * t.tiles_m * t.tiles_n * t.parts,
-    element_bytes=lambda t: 2,
+    tiles="batch * tiles_m * tiles_n * parts",
 )
 FEATURES = OperationFeatures(_OWN, pool=_POOL)
 """See tile_oracle.features.operation_features."""

@@ -46,8 +46,7 @@ _POOL = product_pool(
     ("is_down", "zipf", "hot", "intensity"),
     _WORDS,
     logs=(*_SIZES, "pairs", "N", "K", "rows_of_expert", "active", "flops", "bytes_total"),
-    tiles=lambda t: t.tiles_m * t.tiles_n,
-    element_bytes=lambda t: 2,
+    tiles="tiles_m * tiles_n",
     sizes=formulas("""
 tiles_m = active * ceil_div(pairs / active, tile_m)  # blocks of rows of a uniform routing
 tiles_n = ceil_div(N, tile_n)  # tiles along N

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tile_oracle.features.feature_table import Array, FeatureSchema, FeatureTable
+from tile_oracle.features.feature_table import FeatureSchema
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
 
 _WORDS = codes(dtype=OPERAND_DTYPES, scale=SCALES)
-
-
-def _bytes(t: FeatureTable) -> Array:
-    """Returns the bytes of an element of A or B."""
-    return np.where(t.dtype == _WORDS["dtype"]["fp4_e2m1"], 0.5, 1.0)
-
-
+_BYTES = 'where(dtype == "fp4_e2m1", 0.5, 1.0)'
+"""Of an element of A or B."""
 _PROBLEM = (
-    *formulas(
-        """
+    *formulas(f"""
 M  # M
 N  # N
 K  # K
 is_e5m2 = dtype  # 1 if A is e5m2, 2 if it is e2m1
 scales = scale  # one scale a matrix: 0, a row: 1, a block: 2, by MX: 3
 flops = 2 * M * N * K  # floating-point operations
-bytes_total = (M + N) * K * bytes_each() + 2 * M * N  # bytes of A, B and C
-""",
-        bytes_each=_bytes,
-    ),
+bytes_total = (M + N) * K * {_BYTES} + 2 * M * N  # bytes of A, B and C
+"""),
     INTENSITY,
 )
 _OWN = FeatureSchema(
@@ -53,8 +43,8 @@ _POOL = product_pool(
     ("is_e5m2", "scales", "intensity"),
     _WORDS,
     logs=("M", "N", "K", "flops", "bytes_total"),
-    tiles=lambda t: t.tiles_m * t.tiles_n * t.parts,
-    element_bytes=_bytes,
+    tiles="tiles_m * tiles_n * parts",
+    element_bytes=_BYTES,
 )
 FEATURES = OperationFeatures(_OWN, pool=_POOL)
 """See tile_oracle.features.operation_features."""
