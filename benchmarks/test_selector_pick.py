@@ -21,8 +21,7 @@ from tile_oracle.model.store import folder_of_model, kernels_trained_on
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector import native_library
-from tile_oracle.selector.native_selector import NativeSelector
-from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.selector.ranker import NativeRanker, NativeSelector
 from tile_oracle.selector.selector_file import NativeModel, selector_bytes
 
 FORWARD: Kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)

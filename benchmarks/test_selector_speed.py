@@ -28,8 +28,8 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
+from tile_oracle.model.model_text import Forest
 from tile_oracle.model.store import SPEC_FILE
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind

@@ -20,7 +20,7 @@ from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed, read_journal, seal_abandoned, set_damaged_aside
 from tile_oracle.record.run import purpose_of
 from tile_oracle.record.sealed_parquet import read_table
-from tile_oracle.training.score_scale import _predictions
+from tile_oracle.training.adapt import _predictions
 
 SECONDS = 20
 

@@ -26,8 +26,7 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
-from tile_oracle.training.adapt import loop_changes, remembered, safe_shifts
-from tile_oracle.training.score_scale import Codes, stated_scale
+from tile_oracle.training.adapt import Codes, loop_changes, remembered, safe_shifts, stated_scale
 from tools.command_line import run_tool
 
 

@@ -11,7 +11,7 @@ from tile_oracle.foreign.formats import FORMATS, IMPORT, KERNELS, MODEL, PROBLEM
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.pickers.picks_file import read_picks
+from tile_oracle.pickers.of_records import read_picks
 from tile_oracle.pickers.table import picker_of_file
 from tile_oracle.pool.rules import load_rule_set
 from tile_oracle.problem_set import load_problem_set

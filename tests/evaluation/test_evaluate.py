@@ -14,7 +14,7 @@ from tile_oracle.cli import main
 from tile_oracle.comparison.compare import FASTER, SLOWER
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import compare, evaluate
-from tile_oracle.pickers.picks_file import read_picks
+from tile_oracle.pickers.of_records import read_picks
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.final import problems_of
 from tile_oracle.training.recipe import recipe_named

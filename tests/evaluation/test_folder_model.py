@@ -51,7 +51,7 @@ def test_a_machine_without_a_compiler_predicts_with_lightgbm(monkeypatch: pytest
     def no_compiler() -> None:
         raise folder_model.BuildError("no C++ compiler was found")
 
-    monkeypatch.setattr("tile_oracle.selector.native_selector.native_library.load", no_compiler)
+    monkeypatch.setattr("tile_oracle.selector.ranker.native_library.load", no_compiler)
     kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
     expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
     assert predicted(WORTH_COMPILING, kernels) == expected.ravel().tolist()

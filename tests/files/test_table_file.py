@@ -18,12 +18,12 @@ from tile_oracle.files.table_file import MOST_COLUMNS, MOST_ROWS, TableError, ch
 from tile_oracle.foreign.importers import import_file
 from tile_oracle.history.summary import _choices
 from tile_oracle.night.nights import read_history
-from tile_oracle.pickers.picks_file import read_picks
+from tile_oracle.pickers.of_records import read_picks
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.session.plan import _rows
-from tile_oracle.training.score_scale import _predictions
+from tile_oracle.training.adapt import _predictions
 
 Reader = Callable[[Path], Any]
 PARQUET_READERS: list[Reader] = [

@@ -13,7 +13,7 @@ import pytest
 from tile_oracle.compiling.disassembly import read_assembly
 from tile_oracle.errors import HarnessError
 from tile_oracle.files.user_file import read_bytes
-from tile_oracle.pickers.picks_file import read_picks
+from tile_oracle.pickers.of_records import read_picks
 
 
 def test_a_regular_file_is_read_by_its_name_and_through_a_link(tmp_path: Path) -> None:

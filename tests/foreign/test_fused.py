@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import KernelError, RecordError
-from tile_oracle.foreign.fused import fused_kernel
+from tile_oracle.foreign.dialect import fused_kernel
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.problem_set import load_problem_set

@@ -9,7 +9,7 @@ import pytest
 from tile_oracle.cli import main
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import kernel_of_kind
-from tile_oracle.pickers.picks_file import read_picks
+from tile_oracle.pickers.of_records import read_picks
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import problem_from_id
 

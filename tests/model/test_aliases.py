@@ -9,8 +9,7 @@ import pytest
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.aliases import UNMEASURED_CAUTION, Aliases, _agree, find_aliases, merge
-from tile_oracle.model.noise import noise_of
+from tile_oracle.model.aliases import UNMEASURED_CAUTION, Aliases, _agree, find_aliases, merge, noise_of
 from tile_oracle.model.physics import PhysicalModel, explain_aliases
 from tile_oracle.training.training_rows import training_rows
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.selector.native_scorer import Constant, PerClass, PerKernel, Scorer
 from tile_oracle.errors import ModelError
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.model.forest import Forest
+from tile_oracle.model.model_text import Forest
 
 SHIPPED = data_folder("models") / "grouped_conv_forward_bf16_gfx950" / "model_correction.lgbm.gz"
 

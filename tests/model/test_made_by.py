@@ -11,7 +11,7 @@ import pytest
 from tile_oracle.errors import ModelError
 from tile_oracle.model.made_by import COST, MadeBy, differences, travel_note
 from tile_oracle.model.store import shipped_models
-from tile_oracle.training.model_documents import MADE_BY_KEY
+from tile_oracle.training.train import MADE_BY_KEY
 
 ZIG = "clang 22.1.8 (ziglang 0.17.0), ptxas 13.0"
 H200 = shipped_models() / "grouped_conv_forward_bf16_sm_90"

@@ -20,8 +20,7 @@ from tile_oracle.features.schemas.tile_work import tile_work
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.roofline import RooflineModel
-from tile_oracle.model.roofline_folder import roofline_folder
+from tile_oracle.model.roofline import RooflineModel, roofline_folder
 from tile_oracle.model.store import read_manifest
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GemmProblem

@@ -13,7 +13,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.judge.picker import NO_MODEL, PICKER
 from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.pickers.chosen import Chosen
+from tile_oracle.pickers.installed import Chosen
 from tile_oracle.pickers.picker import EXACT, NEAREST, Configuration, distance, nearest
 from tile_oracle.problem import Problem
 

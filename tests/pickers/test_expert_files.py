@@ -15,9 +15,8 @@ from tile_oracle.kernel import NamedKernel
 from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pickers import expert_files
-from tile_oracle.pickers.chosen import Chosen
 from tile_oracle.pickers.expert_files import sglang, vllm
-from tile_oracle.pickers.installed import picker_of
+from tile_oracle.pickers.installed import Chosen, picker_of
 from tile_oracle.problem import Problem
 
 PROBLEM = FusedMoeProblem("bf16", "gate_up", 40, 8, 2, 64, 96)

@@ -8,8 +8,7 @@ from tests.pickers.test_chosen import Told
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.commands.evaluate import rank_recorded
 from tile_oracle.errors import ModelError
-from tile_oracle.pickers.chosen import Chosen
-from tile_oracle.pickers.installed import picker_of
+from tile_oracle.pickers.installed import Chosen, picker_of
 
 PROBLEMS = [one for one in some_problems(40) if one.ndim == 2 and one.direction == "forward"][:3]
 FAST, SLOW, OTHER = some_kernels(3, PROBLEMS[0])

@@ -15,8 +15,7 @@ from tile_oracle.judge.picker import Origin
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.scaled_gemm.problem import ScaledGemmProblem
-from tile_oracle.pickers.chosen import Chosen
-from tile_oracle.pickers.installed import picker_of
+from tile_oracle.pickers.installed import Chosen, picker_of
 from tile_oracle.pickers.picker import EXACT, nearest
 from tile_oracle.pickers.table import aiter_padded_m, picker_of_file
 from tile_oracle.problem import problem_from_id

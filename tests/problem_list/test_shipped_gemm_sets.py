@@ -9,7 +9,7 @@ import pytest
 
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.operations.gemm.problem import GemmProblem
-from tile_oracle.operations.gemm.slices import GEMM_SLICES
+from tile_oracle.operations.gemm.words import GEMM_SLICES
 from tile_oracle.problem_set import ProblemSet, list_problem_sets, load_problem_set
 
 TRAINING = [name for name in list_problem_sets() if name.startswith("gemm_") and name.endswith("_training")]

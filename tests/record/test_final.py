@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.model.tree_targets import label, target_named
+from tile_oracle.model.trees import label, target_named
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.final import final_measurements, key_columns, problem_table, problems_of
 from tile_oracle.record.schema import STATUSES, arrow_schema

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.selector import native_library
-from tile_oracle.selector.byte_writer import ByteWriter
-from tile_oracle.selector.program import Place, ProgramMaker
+from tile_oracle.selector.program import ByteWriter, Place, ProgramMaker
 
 
 class NativeProgram:

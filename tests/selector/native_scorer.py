@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
-from tile_oracle.model.forest import Forest
+from tile_oracle.model.model_text import Forest
 from tile_oracle.selector import native_library
 
 Array = npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.selector.export import export_model, file_stem
-from tile_oracle.selector.native_selector import NativeSelector
+from tile_oracle.selector.ranker import NativeSelector
 from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train

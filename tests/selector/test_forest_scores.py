@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.selector.native_scorer import Constant, PerClass, PerKernel, Scorer, available_isas
-from tile_oracle.model.forest import Forest
+from tile_oracle.model.model_text import Forest
 
 ROWS = 400
 KINDS = ("constant", "kernel", "interaction")

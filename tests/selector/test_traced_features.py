@@ -28,8 +28,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.operations.attention.features import ATTENTION_POOL
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
-from tile_oracle.selector.byte_writer import ByteWriter
-from tile_oracle.selector.program import ProgramMaker
+from tile_oracle.selector.program import ByteWriter, ProgramMaker
 from tile_oracle.selector.selector_file import problem_fields, shared_words
 from tile_oracle.selector.trace import NUMPY_OF, Graph, Node, Pool
 

@@ -17,24 +17,23 @@ from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.tree_targets import label
-from tile_oracle.model.trees import TreeSettings
+from tile_oracle.model.trees import TreeSettings, label
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import format_problem_set
 from tile_oracle.training import fit as fitting
-from tile_oracle.training.auxiliary_rows import (
+from tile_oracle.training.cross_validation import selection_of
+from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
+from tile_oracle.training.train import train
+from tile_oracle.training.training_rows import (
     AUXILIARY,
     auxiliary_rows,
     is_auxiliary,
     not_of_shapes,
     own_rows,
+    training_rows,
     with_auxiliary,
 )
-from tile_oracle.training.cross_validation_metrics import selection_of
-from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
-from tile_oracle.training.train import train
-from tile_oracle.training.training_rows import training_rows
 
 ORDER = Recipe("order", "", (TreePart("lambdarank", "grouped_conv_own_3", TreeSettings(trees=60)),))
 TIME = Recipe("time", "", (TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=20)),))

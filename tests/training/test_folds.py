@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.errors import ModelError
-from tile_oracle.features.groups import group_codes
-from tile_oracle.training.folds import group_folds
+from tile_oracle.features.groups import group_codes, group_folds
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=200), st.integers(2, 6), st.integers(0, 3))

@@ -25,13 +25,12 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.training import grow_network as module
-from tile_oracle.training.auxiliary_rows import auxiliary_rows, not_of_shapes
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.fit import fit
 from tile_oracle.training.grow_network import NetworkSettings, grow_network
 from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
-from tile_oracle.training.training_rows import pair_columns_of, training_rows
+from tile_oracle.training.training_rows import auxiliary_rows, not_of_shapes, pair_columns_of, training_rows
 
 SCHEMA = schema_named("gemm_pool_2")
 QUICK = NetworkSettings(hidden=(24, 12), count=2, epochs=30)

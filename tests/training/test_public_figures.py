@@ -10,10 +10,9 @@ import pytest
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.store import read_json
-from tile_oracle.pickers.picks_file import read_picks
+from tile_oracle.pickers.of_records import read_picks
 from tile_oracle.record.final import problems_of
-from tile_oracle.training.cross_validation import cross_validate
-from tile_oracle.training.cross_validation_metrics import check
+from tile_oracle.training.cross_validation import check, cross_validate
 from tile_oracle.training.fit import fit
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train

@@ -23,9 +23,9 @@ from tile_oracle.model.store import CODE_FILE, booster_file, read_manifest
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records
-from tile_oracle.training.auxiliary_rows import not_of_shapes
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
+from tile_oracle.training.training_rows import not_of_shapes
 
 ASKED = pytest.mark.skipif(not os.environ.get("TILE_ORACLE_RETRAIN"), reason="TILE_ORACLE_RETRAIN=1 runs it")
 FEW = 6

@@ -15,9 +15,8 @@ from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
 from tile_oracle.record.dataset_file import write_dataset
-from tile_oracle.training.adapt import adapted, save_adapted
+from tile_oracle.training.adapt import adapted, measured_scale, save_adapted, stated_scale
 from tile_oracle.training.recipe import recipe_named
-from tile_oracle.training.score_scale import measured_scale, stated_scale
 from tile_oracle.training.train import train
 
 KERNELS = make_kernels(("compv3", "mem"))

@@ -20,7 +20,7 @@ from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.final import final_measurements
 from tile_oracle.record.merge import merge_records
-from tile_oracle.training.auxiliary_rows import not_of_shapes
+from tile_oracle.training.training_rows import not_of_shapes
 
 PUBLISHED_VOLUME = {"forward": 48_845, "bwd_data": 18_773, "bwd_weight": 34_900}
 """Measurements behind the published models."""

@@ -15,8 +15,7 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.tree_targets import TARGETS
-from tile_oracle.model.trees import TreeData, TreeSettings, grow
+from tile_oracle.model.trees import TARGETS, TreeData, TreeSettings, grow
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe

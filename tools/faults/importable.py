@@ -19,9 +19,9 @@ from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.kernel_lists import instances_json
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.pickers.picks_file import read_picks
+from tile_oracle.pickers.of_records import read_picks
 from tile_oracle.pool import pool_of_kind
-from tile_oracle.selector.solutions import read_names
+from tile_oracle.selector.export import read_names
 from tools.faults.good_files import FORMATS, Format
 
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv3"

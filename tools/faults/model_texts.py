@@ -157,8 +157,8 @@ def _ask(pipe: Connection, text: str) -> None:
 def _outcome(text: str) -> tuple[str, str]:
     import numpy as np
 
-    from tile_oracle.model.forest import Forest
     from tile_oracle.model.model_folder import read_booster, read_booster_text
+    from tile_oracle.model.model_text import Forest
 
     with tempfile.TemporaryDirectory(prefix="model-texts-") as folder:
         path = Path(folder) / "model_tflops.lgbm"

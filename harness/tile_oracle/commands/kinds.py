@@ -25,7 +25,7 @@ from tile_oracle.problem_set import (
     load_problem_sets,
     problem_from_dimensions,
 )
-from tile_oracle.selector.solutions import SolutionNames, read_names
+from tile_oracle.selector.export import SolutionNames, read_names
 
 
 def problems_of_arguments(words: Sequence[str]) -> list[Problem]:

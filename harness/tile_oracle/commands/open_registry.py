@@ -16,7 +16,7 @@ from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.registry import Registry
 from tile_oracle.registry.registry import ENGINES, Candidates
-from tile_oracle.selector.solutions import read_names
+from tile_oracle.selector.export import read_names
 from tile_oracle.targets import TargetOptions
 
 REGISTRY = f"""\

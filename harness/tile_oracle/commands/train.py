@@ -36,10 +36,10 @@ from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
 from tile_oracle.terminal.text_table import text_table
-from tile_oracle.training.auxiliary_rows import not_of_shapes
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.recipe import RECIPES, SUITED
 from tile_oracle.training.train import TrainedModel, train
+from tile_oracle.training.training_rows import not_of_shapes
 
 if TYPE_CHECKING:
     from tile_oracle.training.adapt import Shifts

@@ -38,8 +38,7 @@ from tile_oracle.model.store import (
     read_manifest,
     shipped_models,
 )
-from tile_oracle.model.tree_targets import target_named
-from tile_oracle.model.trees import TreeData, TreeSettings, grow, mean_predictions
+from tile_oracle.model.trees import TreeData, TreeSettings, grow, mean_predictions, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.final import records_op

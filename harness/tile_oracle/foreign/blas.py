@@ -26,9 +26,8 @@ from dataclasses import dataclass, field, replace
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.contract import MORE, UNUSED, Field, is_false, number_of, same_dtype
-from tile_oracle.foreign.dialect import GEMM_FIELDS
+from tile_oracle.foreign.dialect import GEMM_FIELDS, batch_of
 from tile_oracle.foreign.entry import Entry, kernel_of
-from tile_oracle.foreign.fused import batch_of
 from tile_oracle.operations.gemm import blas_call
 
 _NUMBERED = re.compile(r"\s*\[\d+\]:")

@@ -14,8 +14,7 @@ import pyarrow as pa
 from tile_oracle.arch.time_bound import Limits, gpu_limits
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.foreign.contract import REFUSED, UNDECLARED, UNITS_MS, Field, number_of, status_named
-from tile_oracle.foreign.dialect import Dialect, of_another
-from tile_oracle.foreign.fused import fused_kernel
+from tile_oracle.foreign.dialect import Dialect, fused_kernel, of_another
 from tile_oracle.foreign.summary import Imported, ImportSummary
 from tile_oracle.kernel import Kernel, parse_kernel_name, source_of
 from tile_oracle.kernel.named import other_kernel

@@ -11,7 +11,7 @@ from tile_oracle.arch import known_archs
 from tile_oracle.errors import HarnessError, KernelError, ProblemError, first_line
 from tile_oracle.files.spreadsheet import cell_text
 from tile_oracle.foreign.contract import FIELDS, MORE, REFUSED, Field, against, arch_named
-from tile_oracle.foreign.fused import batch_of
+from tile_oracle.foreign.dialect import batch_of
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.named import NamedKernel, value_of

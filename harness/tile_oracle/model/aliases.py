@@ -15,12 +15,26 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.features.columns import Column, Columns
+from tile_oracle.features.feature_table import Array
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.kernel import FAMILY, Kernel, parse_kernel_name
-from tile_oracle.model.noise import noise_of
 from tile_oracle.operation import operation_named
 from tile_oracle.record.final import is_censored
 from tile_oracle.record.schema import kernel_columns
+
+# ---- The noise of measured times, for aliases and the physical model -----------------------------
+
+_RELATIVE = 0.004
+_ABSOLUTE_MS = 0.00025
+"""These two fit twins and repeats in the public gfx950 measurements."""
+
+
+def noise_of(latency_ms: Any) -> Array:
+    """Returns the standard deviation of ln(time) of one measurement at that latency: a relative part and an
+    absolute part, added in quadrature."""
+    time = np.asarray(latency_ms, dtype=np.float64)
+    return np.asarray(np.sqrt(_RELATIVE**2 + (_ABSOLUTE_MS / time) ** 2))
+
 
 LEAST_SHARED_PROBLEMS = 20
 AGREEMENT_QUANTILE = 0.9

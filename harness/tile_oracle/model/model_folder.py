@@ -22,8 +22,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import FILES, check_bytes
-from tile_oracle.model.forest import Forest
-from tile_oracle.model.model_text import read_model_text, why_not_a_sum, without_footer
+from tile_oracle.model.model_text import Forest, read_model_text, why_not_a_sum, without_footer
 from tile_oracle.model.store import SPEC_FILE, booster_file, no_model_there, read_json, read_manifest
 from tile_oracle.operation import operations
 

@@ -22,8 +22,7 @@ from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.groups import group_codes, group_minimum
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_TERMS, is_step_term
 from tile_oracle.kernel import Kernel, parse_kernel_name, tiled
-from tile_oracle.model.aliases import Aliases, merge, own_fields
-from tile_oracle.model.noise import noise_of
+from tile_oracle.model.aliases import Aliases, merge, noise_of, own_fields
 from tile_oracle.operation import operation_named, operations
 from tile_oracle.record.final import records_op
 

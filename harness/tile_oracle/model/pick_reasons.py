@@ -16,8 +16,7 @@ from tile_oracle.features.feature_table import Array
 from tile_oracle.model.feature_share import FeatureShare, PickReason
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.ranker import Ranker, TreeMember
-from tile_oracle.model.tree_targets import log_time_of
-from tile_oracle.model.trees import mean_predictions
+from tile_oracle.model.trees import log_time_of, mean_predictions
 
 PHYSICAL = "physical model"
 """The name under which a physical time model counts as one feature."""

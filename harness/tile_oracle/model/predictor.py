@@ -34,7 +34,7 @@ from tile_oracle.model.store import (
     kernels_trained_on,
     read_json,
 )
-from tile_oracle.model.tree_targets import Target, target_named
+from tile_oracle.model.trees import Target, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem
 

@@ -26,8 +26,7 @@ from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.roofline import RooflineModel
-from tile_oracle.model.tree_targets import Target, log_time_of
-from tile_oracle.model.trees import mean_predictions
+from tile_oracle.model.trees import Target, log_time_of, mean_predictions
 
 if TYPE_CHECKING:
     import lightgbm as lgb

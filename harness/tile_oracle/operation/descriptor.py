@@ -18,7 +18,7 @@ from tile_oracle.operation.kind import Kind
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
     from tile_oracle.compiling.ck_tile.api import CkTileApi
-    from tile_oracle.features.operation_features import OperationFeatures
+    from tile_oracle.features.feature_table import OperationFeatures
     from tile_oracle.files.json_tree import JsonTree
     from tile_oracle.kernel import Kernel
     from tile_oracle.operation.on_device import OnDevice, OnGpu

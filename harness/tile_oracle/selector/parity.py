@@ -28,7 +28,7 @@ from tile_oracle.model.store import read_json
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 from tile_oracle.selector.export import MANIFEST_FILE, is_export, manifest_trees
-from tile_oracle.selector.native_selector import NativeSelector
+from tile_oracle.selector.ranker import NativeSelector
 from tile_oracle.selector.selector_file import NativeModel
 from tile_oracle.terminal.progress_line import steps
 

@@ -2,7 +2,7 @@
 
 Everything that does not depend on the problem is computed here: aliases, features of the kernels alone,
 coefficients of the time model, classes of equal kernels. The file holds the rest as a program
-(selector.program) and the forests (tile_oracle.model.forest). `tile_oracle/selector.hpp` reads it.
+(selector.program) and the forests (tile_oracle.model.model_text). `tile_oracle/selector.hpp` reads it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from tile_oracle.features.feature_table import Array, Feature, FeatureTable
 from tile_oracle.features.schemas import op_of_model, work_schema
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import Aliases
-from tile_oracle.model.forest import Forest
 from tile_oracle.model.model_folder import ModelSpec, read_forest, read_spec
+from tile_oracle.model.model_text import Forest
 from tile_oracle.model.network import Inputs, NetworkMember
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import TreeParts, check_feature_count, check_kind, ranker_of
 from tile_oracle.model.ranker import Member, Ranker, TreeMember
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import no_model_there
-from tile_oracle.model.tree_targets import Target
+from tile_oracle.model.trees import Target
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import (
     Kind,
     kind_text,
 )
-from tile_oracle.selector.byte_writer import ByteWriter
-from tile_oracle.selector.program import ProgramMaker
+from tile_oracle.selector.program import ByteWriter, ProgramMaker
 from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by, partition_by_rows
 
 if TYPE_CHECKING:

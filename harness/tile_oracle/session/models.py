@@ -161,7 +161,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target, 
 def roofline(kinds: Iterable[Kind], arch: str) -> Picker:
     """Returns the analytic model. Raises ModelError for what it does not know."""
     from tile_oracle.evaluation.folder_model import Folders
-    from tile_oracle.model.roofline_folder import roofline_folder
+    from tile_oracle.model.roofline import roofline_folder
 
     return Folders(ROOFLINE, arch, folders={kind: roofline_folder(kind, arch) for kind in kinds})
 

@@ -12,20 +12,18 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
-from tile_oracle.features.groups import group_codes
+from tile_oracle.features.groups import group_codes, group_folds
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel, explain_aliases, fit_physical, nearness
 from tile_oracle.model.ranker import Member, Ranker, TreeMember
-from tile_oracle.model.tree_targets import Target, label, target_named
-from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
+from tile_oracle.model.trees import Target, TreeData, TreeSettings, grow, importances, label, target_named
 from tile_oracle.record.final import records_op
-from tile_oracle.training.auxiliary_rows import AUXILIARY, is_auxiliary
-from tile_oracle.training.folds import group_folds
 from tile_oracle.training.grow_network import grow_network
 from tile_oracle.training.recipe import NetworkPart, Recipe, TreePart
+from tile_oracle.training.training_rows import AUXILIARY, is_auxiliary
 from tile_oracle.training.warm_start import old_trees
 
 Report = Callable[[str], None]

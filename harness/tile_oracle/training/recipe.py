@@ -11,8 +11,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import source_of
 from tile_oracle.model.network import NAME as NETWORK
-from tile_oracle.model.tree_targets import target_named
-from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
+from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.record.final import records_op
 from tile_oracle.training.grow_network import NetworkSettings

@@ -17,9 +17,8 @@ from tile_oracle.errors import ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.operations.fused_gemm import on_device, problem
-from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES, Epilogue
 from tile_oracle.operations.fused_gemm.on_device import WORKER
-from tile_oracle.operations.fused_gemm.problem import DTYPES, FusedGemmProblem
+from tile_oracle.operations.fused_gemm.problem import DTYPES, EPILOGUES, Epilogue, FusedGemmProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode

@@ -22,9 +22,8 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.libraries.libraries import LIBRARIES
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.operations.scaled_gemm import cpu_source
-from tile_oracle.operations.scaled_gemm.kernel import ScaledGemmKernel
 from tile_oracle.operations.scaled_gemm.on_device import WORKER
-from tile_oracle.operations.scaled_gemm.problem import MX_BLOCK, ScaledGemmProblem
+from tile_oracle.operations.scaled_gemm.problem import MX_BLOCK, ScaledGemmKernel, ScaledGemmProblem
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import decode, encode
 

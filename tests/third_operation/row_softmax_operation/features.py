@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Feature, FeatureSchema, given
-from tile_oracle.features.operation_features import OperationFeatures
+from tile_oracle.features.feature_table import Feature, FeatureSchema, OperationFeatures, given
 
 FEATURES = OperationFeatures(
     FeatureSchema(

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.features.feature_table import Array, FeatureSchema
-from tile_oracle.features.operation_features import OperationFeatures
+from tile_oracle.features.feature_table import Array, FeatureSchema, OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
 from tile_oracle.features.schemas.gemm_pool import GEMM_LEAN, GEMM_POOL_2
@@ -20,9 +19,9 @@ from tile_oracle.features.schemas.grouped_conv_own import (
     GROUPED_CONV_OWN,
     GROUPED_CONV_POOL,
     GROUPED_CONV_TERMS,
+    LAUNCH_FEATURES,
 )
 from tile_oracle.features.schemas.grouped_conv_published import GROUPED_CONV_97
-from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
 from tile_oracle.operation import operation_named, operation_of_columns, operations
 from tile_oracle.terminal.did_you_mean import did_you_mean
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.operations.attention.kernel import AttentionKernel
+from tile_oracle.operations.attention.problem import AttentionKernel
 from tile_oracle.operations.rowwise.cpu_source import EXPONENTIAL, translation_unit
 
 _ATTENTION = r"""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from tile_oracle.kernel.sized import sized_operation
-from tile_oracle.operations.attention.kernel import AttentionKernel
-from tile_oracle.operations.attention.problem import ATTENTION_DTYPES, HEAD_DIMS, AttentionProblem
+from tile_oracle.operations.attention.problem import (
+    ATTENTION_DTYPES,
+    HEAD_DIMS,
+    AttentionKernel,
+    AttentionProblem,
+)
 
 ATTENTION = sized_operation(
     AttentionProblem,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.kernel.sized import SizedKernel
 from tile_oracle.problem.fields import FlatProblem
 
 ATTENTION_DTYPES = ("bf16", "fp16")
@@ -80,3 +81,19 @@ class AttentionProblem(FlatProblem):
     def flops(self) -> int:
         """Both matrix products, as far as keys are visible."""
         return 4 * self.batch * self.heads * self.visible * self.head_dim
+
+
+# ---- The project's own attention kernels for the target cpu --------------------------------------
+
+
+@dataclass(frozen=True)
+class AttentionKernel(SizedKernel):
+    """One kernel. keys: how many it takes at a time."""
+
+    dtype: str
+    head_dim: int
+    causal: int
+    keys: int
+
+    op = "attention"
+    sizes: ClassVar = {"keys": (8, 32, 128)}

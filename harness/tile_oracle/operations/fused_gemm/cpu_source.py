@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
-from tile_oracle.operations.fused_gemm.kernel import FusedGemmKernel
+from tile_oracle.operations.fused_gemm.problem import EPILOGUES, FusedGemmKernel
 from tile_oracle.operations.rowwise.cpu_source import EXPONENTIAL, translation_unit
 
 _PRODUCT = r"""

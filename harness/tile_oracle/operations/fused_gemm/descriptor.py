@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from tile_oracle.kernel.sized import sized_operation
-from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
-from tile_oracle.operations.fused_gemm.kernel import FusedGemmKernel
-from tile_oracle.operations.fused_gemm.problem import DTYPES, FusedGemmProblem
+from tile_oracle.operations.fused_gemm.problem import DTYPES, EPILOGUES, FusedGemmKernel, FusedGemmProblem
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
-from tile_oracle.operations.gemm.slices import GEMM_SLICES, slices_by
+from tile_oracle.operations.gemm.words import GEMM_SLICES, slices_by
 
 FUSED_GEMM = sized_operation(
     FusedGemmProblem,

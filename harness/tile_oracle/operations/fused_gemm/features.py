@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable
+from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, OperationFeatures
 from tile_oracle.features.formulas import formulas
-from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
-from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
-from tile_oracle.operations.fused_gemm.problem import DTYPES
+from tile_oracle.operations.fused_gemm.problem import DTYPES, EPILOGUES
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 
 _WORDS = codes(dtype=DTYPES, layout=GEMM_LAYOUTS, epilogue=EPILOGUES)

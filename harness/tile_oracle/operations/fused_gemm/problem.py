@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES, Epilogue
+from tile_oracle.kernel.sized import SizedKernel
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, operands_in_memory
 from tile_oracle.problem.fields import FlatProblem
+
+# ---- What happens to a sum of products before it is written --------------------------------------
+
+LAST = ("mul", "residual")
+"""What is done with the matrix D after the activation: multiplied, added."""
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """C = activation(A B + bias), then times or plus D.
+
+    activation: "", gelu (torch's approximate="none", with erf), gelu_tanh (approximate="tanh") or silu.
+    last: "" without D.
+    """
+
+    bias: bool
+    activation: str
+    last: str
+
+
+def _read(name: str) -> Epilogue:
+    words = name.removeprefix("none").split("_")
+    activation = "_".join(one for one in words if one not in ("bias", *LAST))
+    return Epilogue("bias" in words, activation, words[-1] if words[-1] in LAST else "")
+
+
+EPILOGUES: Mapping[str, Epilogue] = {
+    name: _read(name)
+    for name in (
+        *("none", "bias", "gelu_tanh", "bias_gelu", "bias_gelu_tanh"),
+        *("silu_mul", "gelu_tanh_mul", "residual", "bias_residual"),
+    )
+}
+"""Name -> its parts."""
+
 
 DTYPES = ("bf16", "fp16")
 MOST_K = 65_536
@@ -73,3 +109,19 @@ class FusedGemmProblem(FlatProblem):
     def flops(self) -> int:
         """2 M N K for each product."""
         return 2 * self.batch * self.M * self.N * self.K
+
+
+# ---- The project's own fused products for the target cpu -----------------------------------------
+
+
+@dataclass(frozen=True)
+class FusedGemmKernel(SizedKernel):
+    """One kernel. columns: of C, how many it takes at a time."""
+
+    dtype: str
+    layout: str
+    epilogue: str
+    columns: int
+
+    op = "fused_gemm"
+    sizes: ClassVar = {"columns": (1, 4, 16)}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from tile_oracle.operation import Kind
-from tile_oracle.operations.fused_gemm.epilogues import EPILOGUES
-from tile_oracle.operations.fused_gemm.problem import DTYPES
+from tile_oracle.operations.fused_gemm.problem import DTYPES, EPILOGUES
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, contiguous_extents
 from tile_oracle.triton.views import FIRST, OPERANDS, OUT, SECOND, Pointer, ProblemView
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.operations.fused_moe.kernel import FusedMoeKernel
-from tile_oracle.operations.fused_moe.problem import BLOCKS
+from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeKernel
 from tile_oracle.operations.rowwise.cpu_source import translation_unit
 
 _PRODUCT = r"""

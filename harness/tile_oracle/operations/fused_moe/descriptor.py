@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operation.part import deferred
-from tile_oracle.operations.fused_moe.kernel import FusedMoeKernel
-from tile_oracle.operations.fused_moe.problem import DTYPES, PRODUCTS, FusedMoeProblem
-from tile_oracle.operations.gemm.slices import slices_by
+from tile_oracle.operations.fused_moe.problem import DTYPES, PRODUCTS, FusedMoeKernel, FusedMoeProblem
+from tile_oracle.operations.gemm.words import slices_by
 
 FUSED_MOE = sized_operation(
     FusedMoeProblem,

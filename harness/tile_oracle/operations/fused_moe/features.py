@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import FeatureSchema, given
+from tile_oracle.features.feature_table import FeatureSchema, OperationFeatures, given
 from tile_oracle.features.formulas import formulas
-from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.fused_moe.problem import PRODUCTS
 

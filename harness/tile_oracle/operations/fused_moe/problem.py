@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from tile_oracle.kernel.sized import SizedKernel
 from tile_oracle.problem.fields import FlatProblem
 
 DTYPES = ("bf16",)
@@ -128,3 +129,20 @@ class FusedMoeProblem(FlatProblem):
 
 def _aligned(count: int) -> int:
     return -(-count // _ALIGNED) * _ALIGNED
+
+
+# ---- The project's own products of experts for the target cpu ------------------------------------
+
+
+@dataclass(frozen=True)
+class FusedMoeKernel(SizedKernel):
+    """One kernel. rows: of a block of sorted pairs; 1: pairs in the order of tokens, without the lists.
+    columns: of the result that are computed at a time."""
+
+    dtype: str
+    product: str
+    rows: int
+    columns: int
+
+    op = "fused_moe"
+    sizes: ClassVar = {"rows": (1, *BLOCKS), "columns": (1, 4, 16)}

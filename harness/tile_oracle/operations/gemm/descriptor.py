@@ -6,12 +6,10 @@ from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation
 from tile_oracle.operation.least_work import least_work_of_products
 from tile_oracle.operation.part import deferred, part
-from tile_oracle.operations.gemm.arguments import arguments
 from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
-from tile_oracle.operations.gemm.slices import GEMM_SLICES
-from tile_oracle.operations.gemm.terms import GEMM_TERMS
+from tile_oracle.operations.gemm.words import GEMM_SLICES, GEMM_TERMS, arguments
 from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
 
 

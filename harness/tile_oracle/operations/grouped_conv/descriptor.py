@@ -9,13 +9,10 @@ from typing import Any
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation
 from tile_oracle.operation.part import deferred, part
-from tile_oracle.operations.grouped_conv.arguments import arguments
-from tile_oracle.operations.grouped_conv.columns import FOREIGN_COLUMNS
 from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel, parse_grouped_conv_name
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
-from tile_oracle.operations.grouped_conv.slices import CONV_SLICES
-from tile_oracle.operations.grouped_conv.terms import CONV_TERMS
+from tile_oracle.operations.grouped_conv.words import CONV_SLICES, CONV_TERMS, FOREIGN_COLUMNS, arguments
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 

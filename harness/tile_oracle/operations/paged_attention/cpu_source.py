@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.operations.paged_attention.kernel import PagedAttentionKernel
-from tile_oracle.operations.paged_attention.problem import HEAD_SIZES
+from tile_oracle.operations.paged_attention.problem import HEAD_SIZES, PagedAttentionKernel
 from tile_oracle.operations.rowwise.cpu_source import EXPONENTIAL, translation_unit
 from tile_oracle.operations.scaled_gemm.cpu_source import number_table
 

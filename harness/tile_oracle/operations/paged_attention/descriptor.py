@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operation.part import deferred
-from tile_oracle.operations.gemm.slices import slices_by
-from tile_oracle.operations.paged_attention.kernel import PagedAttentionKernel
+from tile_oracle.operations.gemm.words import slices_by
 from tile_oracle.operations.paged_attention.problem import (
     CACHE_DTYPES,
     DTYPES,
     HEAD_SIZES,
     LATENT,
+    PagedAttentionKernel,
     PagedAttentionProblem,
 )
 

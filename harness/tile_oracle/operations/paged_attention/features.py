@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Feature, FeatureSchema, ceil_div, given, log2_of
-from tile_oracle.features.operation_features import OperationFeatures
+from tile_oracle.features.feature_table import (
+    Feature,
+    FeatureSchema,
+    OperationFeatures,
+    ceil_div,
+    given,
+    log2_of,
+)
 from tile_oracle.features.schemas.pool_columns import (
     BINARY,
     CONFIGURED,

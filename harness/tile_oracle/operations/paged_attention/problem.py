@@ -8,6 +8,7 @@ from random import Random
 from typing import ClassVar
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.kernel.sized import SizedKernel
 from tile_oracle.operation.least_work import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.problem.fields import ELEMENT_BYTES, FlatProblem
 
@@ -196,3 +197,19 @@ def least_work(problem: PagedAttentionProblem) -> tuple[float, int]:
 
 def _aligned(count: int) -> int:
     return -(-count // _ALIGNED) * _ALIGNED
+
+
+# ---- The project's own kernels of attention over paged caches for the target cpu -----------------
+
+
+@dataclass(frozen=True)
+class PagedAttentionKernel(SizedKernel):
+    """One kernel. keys: how many it takes at a time."""
+
+    dtype: str
+    kv_dtype: str
+    head_dim: int
+    keys: int
+
+    op = "paged_attention"
+    sizes: ClassVar = {"keys": (8, 32, 128)}

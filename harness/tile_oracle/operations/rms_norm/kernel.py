@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tile_oracle.operations.rms_norm.problem import EPSILON
 from tile_oracle.operations.rowwise.cpu_source import unit
-from tile_oracle.operations.rowwise.kernel import RowKernel
+from tile_oracle.operations.rowwise.problem import RowKernel
 
 
 @dataclass(frozen=True)

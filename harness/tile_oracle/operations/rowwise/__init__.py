@@ -4,8 +4,7 @@ What only workers import is in `on_device` (`RowsInWorker`, `Reference`).
 """
 
 from tile_oracle.operations.rowwise.cpu_source import unit
-from tile_oracle.operations.rowwise.kernel import RowKernel
-from tile_oracle.operations.rowwise.problem import RowProblem
+from tile_oracle.operations.rowwise.problem import RowKernel, RowProblem
 from tile_oracle.operations.rowwise.row_operation import row_operation
 
 __all__ = ["RowKernel", "RowProblem", "row_operation", "unit"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tile_oracle.operations.rowwise.kernel import RowKernel
+from tile_oracle.operations.rowwise.problem import RowKernel
 
 _NUMBERS = {"bf16": "BF16", "fp16": "FP16", "fp32": "FP32"}
 

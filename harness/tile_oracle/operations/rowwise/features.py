@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import ELEMENT_BYTES, FeatureSchema
+from tile_oracle.features.feature_table import ELEMENT_BYTES, FeatureSchema, OperationFeatures
 from tile_oracle.features.formulas import formulas
-from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.pool_columns import CONFIGURED, REGISTERS, ROUNDS, pool_schema
 from tile_oracle.operations.rowwise.problem import RowProblem
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tile_oracle.kernel.sized import SizedKernel
 from tile_oracle.problem.fields import FlatProblem
 
 ROW_DTYPES = ("bf16", "fp16", "fp32")
@@ -64,3 +65,16 @@ class RowProblem(FlatProblem):
     def flops(self) -> int:
         """Operations by definition; an exponential counts as one."""
         return self.flops_per_element * self.height * self.width
+
+
+# ---- The project's own kernels on rows for the target cpu ----------------------------------------
+
+
+@dataclass(frozen=True)
+class RowKernel(SizedKernel):
+    """One kernel. lanes: elements that it reduces in parallel."""
+
+    dtype: str
+    lanes: int
+
+    sizes: ClassVar = {"lanes": (1, 4, 16, 32)}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operation.descriptor import Belongs, Operation
 from tile_oracle.operation.part import deferred
-from tile_oracle.operations.rowwise.kernel import RowKernel
-from tile_oracle.operations.rowwise.problem import ROW_DTYPES, RowProblem
+from tile_oracle.operations.rowwise.problem import ROW_DTYPES, RowKernel, RowProblem
 
 if TYPE_CHECKING:
     from tile_oracle.triton.views import ProblemView

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tile_oracle.operations.rowwise.cpu_source import translation_unit
-from tile_oracle.operations.scaled_gemm.kernel import ScaledGemmKernel
-from tile_oracle.operations.scaled_gemm.problem import BLOCK, MX_BLOCK, OPERAND_DTYPES, SCALES
+from tile_oracle.operations.scaled_gemm.problem import (
+    BLOCK,
+    MX_BLOCK,
+    OPERAND_DTYPES,
+    SCALES,
+    ScaledGemmKernel,
+)
 from tile_oracle.problem.number_formats import decode
 
 _PRODUCT = r"""

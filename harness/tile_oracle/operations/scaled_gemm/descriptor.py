@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from tile_oracle.kernel.sized import sized_operation
-from tile_oracle.operations.gemm.slices import GEMM_SLICES, slices_by
-from tile_oracle.operations.scaled_gemm.kernel import ScaledGemmKernel
-from tile_oracle.operations.scaled_gemm.problem import OPERAND_DTYPES, SCALES, ScaledGemmProblem, is_kind
+from tile_oracle.operations.gemm.words import GEMM_SLICES, slices_by
+from tile_oracle.operations.scaled_gemm.problem import (
+    OPERAND_DTYPES,
+    SCALES,
+    ScaledGemmKernel,
+    ScaledGemmProblem,
+    is_kind,
+)
 
 SCALED_GEMM = sized_operation(
     ScaledGemmProblem,

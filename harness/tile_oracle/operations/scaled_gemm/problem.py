@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.kernel.sized import SizedKernel
 from tile_oracle.problem.fields import ELEMENT_BYTES, FlatProblem
 
 OPERAND_DTYPES: Mapping[str, tuple[str, str]] = {
@@ -117,3 +118,18 @@ class ScaledGemmProblem(FlatProblem):
     def flops(self) -> int:
         """2 M N K."""
         return 2 * self.M * self.N * self.K
+
+
+# ---- The project's own scaled products for the target cpu ----------------------------------------
+
+
+@dataclass(frozen=True)
+class ScaledGemmKernel(SizedKernel):
+    """One kernel. columns: of C, how many it takes at a time."""
+
+    dtype: str
+    scale: str
+    columns: int
+
+    op = "scaled_gemm"
+    sizes: ClassVar = {"columns": (1, 4, 16)}

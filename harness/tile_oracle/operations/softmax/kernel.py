@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tile_oracle.operations.rowwise.cpu_source import EXPONENTIAL, unit
-from tile_oracle.operations.rowwise.kernel import RowKernel
+from tile_oracle.operations.rowwise.problem import RowKernel
 
 
 @dataclass(frozen=True)
