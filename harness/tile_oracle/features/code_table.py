@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -20,11 +21,13 @@ from tile_oracle.compiling.prebuilt_folder import PrebuiltFolder
 from tile_oracle.compiling.source import source_for
 from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.features.columns import Column
+from tile_oracle.files.sealed_json import typed
 from tile_oracle.kernel import parse_kernel_name
 
 CODE_COLUMNS: tuple[str, ...] = (*CODE_FACTS, "binary_bytes")
 """Record columns that come from a kernel's binary."""
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 PREFIX = "code_"
 """Prefix of these columns in feature formulas: code_vgprs."""
 
@@ -98,15 +101,6 @@ class CodeTable:
         return {"kernels": {name: dict(values) for name, values in sorted(self.facts.items())}}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CodeTable:
-        """Returns the inverse of `as_json`. Raises ModelError for anything else."""
-        try:
-            facts = {
-                str(name): {str(key): int(number) for key, number in values.items()}
-                for name, values in value["kernels"].items()
-            }
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelError(f"the code-object facts cannot be read: {error!r}") from None
-        if any(number < 0 for values in facts.values() for number in values.values()):
-            raise ModelError("the code-object facts cannot be read: one of them is negative")
-        return cls(facts)
+    def from_json(cls, value: Mapping[str, Any], path: Path) -> CodeTable:
+        """Returns the inverse of `as_json`. path: the value's. Raises ModelError for anything else."""
+        return cls(typed(value.get("kernels"), dict[str, dict[str, _Count]], path, ModelError))

@@ -35,11 +35,7 @@ def pair_columns(problems: Sequence[Problem], kernels: Sequence[Kernel]) -> dict
     The length is len(problems) x len(kernels). The column `kernel` holds the kernels' names. A field that
     both have (direction, dtype, ndim) is taken from the problem; candidates have the same value.
     """
-    of_kernels = {**field_columns(kernels), "kernel": _column([kernel.name for kernel in kernels])}
-    of_problems = field_columns(problems)
-    table = {name: np.tile(column, len(problems)) for name, column in of_kernels.items()}
-    table |= {name: np.repeat(column, len(kernels)) for name, column in of_problems.items()}
-    return table
+    return own_pair_columns(problems, [kernels] * len(problems))
 
 
 def own_pair_columns(problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]) -> dict[str, Column]:

@@ -137,17 +137,6 @@ class Aliases:
             **({"shift": dict(self.shift)} if self.shift else {}),
         }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Aliases:
-        """Returns the inverse of `as_json`. Raises ValueError, TypeError or AttributeError for anything
-        else."""
-        return cls(
-            {str(k): str(v) for k, v in value.get("representative", {}).items()},
-            {str(k): float(v) for k, v in value.get("offset", {}).items()},
-            {str(k): str(v) for k, v in value.get("because", {}).items()},
-            {str(k): float(v) for k, v in value.get("shift", {}).items()},
-        )
-
 
 def own_fields(kernel: Kernel) -> tuple[str, ...]:
     """Returns the fields of a kernel that are not fields of its problem."""

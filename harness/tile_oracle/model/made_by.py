@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import pandas as pd
 
 from tile_oracle.errors import ModelError
+from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.vouched_files import MANIFEST_FILE
 from tile_oracle.model.store import read_manifest
 
@@ -57,14 +58,8 @@ class MadeBy:
     @classmethod
     def of_model(cls, folder: Path) -> MadeBy:
         """Returns what a model folder states. Raises ModelError for an invalid manifest."""
-        stated = read_manifest(folder).get(MADE_BY_KEY, {})
-        names = [one.name for one in fields(cls)]
-        try:
-            return cls(**{name: {str(k): int(v) for k, v in stated.get(name, {}).items()} for name in names})
-        except (AttributeError, TypeError, ValueError):
-            raise ModelError(
-                f"{folder / MANIFEST_FILE}: {MADE_BY_KEY} does not hold numbers of measurements by name"
-            ) from None
+        place = f"{folder / MANIFEST_FILE}: {MADE_BY_KEY}"
+        return typed(read_manifest(folder).get(MADE_BY_KEY, {}), cls, place, ModelError)
 
     def and_of(self, other: MadeBy) -> MadeBy:
         """Returns the measurements of both."""
@@ -77,7 +72,7 @@ class MadeBy:
         return _most(self.devices) if self.devices else ""
 
     def as_json(self) -> dict[str, dict[str, int]]:
-        return {one.name: dict(getattr(self, one.name)) for one in fields(self)}
+        return asdict(self)
 
 
 def builds_of(records: pd.DataFrame) -> pd.Series:

@@ -22,6 +22,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import FILES, check_bytes
+from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_text import Forest, read_model_text, why_not_a_sum, without_footer
 from tile_oracle.model.store import SPEC_FILE, booster_file, no_model_there, read_json, read_manifest
 from tile_oracle.operation import operations
@@ -65,7 +66,7 @@ class ModelSpec:
     picks: Mapping[str, float] = field(default_factory=dict)
     members: Mapping[str, int] = field(default_factory=dict)
     feature_names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    aliases: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Aliases = field(default_factory=Aliases)
     devices: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
     hardware: Mapping[str, float] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class ModelSpec:
     def as_json(self) -> dict[str, Any]:
         """As JSON values, in the order of the fields."""
         values: dict[str, Any] = msgspec.to_builtins(self)
+        values["aliases"] = self.aliases.as_json() if self.aliases.change_scores else {}
         return {name: value for name, value in values.items() if name not in _LATER or value}
 
 

@@ -18,7 +18,6 @@ from tile_oracle.features.hardware import hardware_features, stated_hardware
 from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_model, work_of
 from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import ModelSpec, read_booster, read_spec
 from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.network import NetworkMember
@@ -30,7 +29,6 @@ from tile_oracle.model.store import (
     CODE_FILE,
     NETWORK_FILE,
     PHYSICAL_FILE,
-    SPEC_FILE,
     kernels_trained_on,
     read_json,
 )
@@ -204,15 +202,7 @@ def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ran
     hardware_features(spec.arch)
     picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
     members = _members(folder, spec, read_boosters)
-    return Ranker(spec.arch, members, picks, aliases_of(folder, spec), stated_hardware(spec.hardware))
-
-
-def aliases_of(folder: Path, spec: ModelSpec) -> Aliases:
-    """Returns the aliases of the model in a folder. Raises ModelError."""
-    try:
-        return Aliases.from_json(spec.aliases)
-    except (TypeError, ValueError, AttributeError):
-        raise ModelError(f"{folder / SPEC_FILE}: aliases cannot be read") from None
+    return Ranker(spec.arch, members, picks, spec.aliases, stated_hardware(spec.hardware))
 
 
 def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tuple[Member, ...]:
@@ -222,7 +212,7 @@ def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tupl
         parts = _tree_parts(spec, name)
         code = CodeTable()
         if parts.schema.optional and (folder / CODE_FILE).is_file():
-            code = CodeTable.from_json(read_json(folder / CODE_FILE))
+            code = CodeTable.from_json(read_json(folder / CODE_FILE), folder / CODE_FILE)
         boosters = read_boosters(folder, parts)
         return TreeMember(parts.target, parts.schema, parts.feature_names, boosters, code, corrected)
 

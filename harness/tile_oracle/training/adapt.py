@@ -364,7 +364,7 @@ def adapted(
     names = sorted({*old.shift, *shifts.shift})
     total = {name: old.shift.get(name, 0.0) + shifts.shift.get(name, 0.0) for name in names}
     aliases = replace(old, shift=total)
-    changed = replace(predictor, spec=replace(spec, aliases=aliases.as_json()))
+    changed = replace(predictor, spec=replace(spec, aliases=aliases))
     return replace(changed, ranker=replace(before, aliases=aliases)), shifts
 
 

@@ -128,12 +128,10 @@ def _inputs(names: list[str], features: Array) -> Inputs:
         if values.min() >= 0 and values.max() > _LARGE:
             logged.add(name)
     categories = tuple(_category(wanted, names, features) for wanted in _CATEGORIES)
-    zeros = np.zeros(len(columns))
-    raw = Inputs(tuple(columns), frozenset(logged), zeros, zeros + 1.0, ())
     chosen = features[:, [names.index(name) for name in columns]]
     log_of = [name in logged for name in columns]
     chosen[:, log_of] = np.log2(1.0 + chosen[:, log_of])
-    return Inputs(raw.columns, raw.logged, chosen.mean(axis=0), chosen.std(axis=0), categories)
+    return Inputs(tuple(columns), frozenset(logged), chosen.mean(axis=0), chosen.std(axis=0), categories)
 
 
 def _category(wanted: tuple[str, ...], names: list[str], features: Array) -> Category:

@@ -90,7 +90,7 @@ def spec_of(
             for member in trees
             if first and member.feature_names != first.feature_names
         },
-        aliases=ranker.aliases.as_json() if ranker.aliases.representative else {},
+        aliases=ranker.aliases,
         devices=tuple(devices),
         layouts=tuple(names_in(rows, "layout")),
     )

@@ -18,7 +18,6 @@ from tile_oracle.errors import ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import read_spec
-from tile_oracle.model.predictor import aliases_of
 from tile_oracle.model.store import kernels_trained_on
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
@@ -63,7 +62,7 @@ class TrainingRange:
         numbers = _numbers(frozenset(trained_on(folder).problems))
         if not numbers:
             return None
-        aliases = aliases_of(folder, read_spec(folder))
+        aliases = read_spec(folder).aliases
         return cls(numbers, kernels_trained_on(folder) | frozenset(aliases.representative), aliases)
 
     def problem_outside(self, problem: Problem) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ _COLUMN_OF_VALUE = {
     "split_k": "parts", "stages": "stages", "swizzle": "order", "custom": "variant", "cluster": "cluster",
 }  # fmt: skip
 """Name of a value of a Triton configuration or of a library's algorithm -> column."""
+_COLUMN_OF_SIZE = {"rows": "tile_m", "columns": "tile_n", "keys": "tile_n", "lanes": "tile_n"}
+"""Size of an own kernel for the target cpu -> column."""
 _TILE = "tile"
 _CODES = 4093
 
@@ -63,7 +65,7 @@ def _of_family(kernel: Kernel) -> dict[str, float]:
     row = kernel.as_row()
     numbers: dict[str, float] = {
         name: float(row[name]) for name in ("tile_m", "tile_n", "tile_k") if name in row
-    }
+    } | {column: float(row[name]) for name, column in _COLUMN_OF_SIZE.items() if name in row}
     waves = [float(row[name]) for name in ("warp_m", "warp_n", "warp_k") if name in row]
     if waves:
         numbers["waves"] = waves[0] * waves[1] * waves[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, OperationFeatures
+from tile_oracle.features.feature_table import Array, Feature, FeatureTable, OperationFeatures
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.fused_gemm.problem import DTYPES, EPILOGUES
@@ -35,19 +35,6 @@ bytes_total = 2 * batch * ((M + N) * K + M * N * (1 + with_mul + with_residual) 
     INTENSITY,
     *_EPILOGUE,
 )
-_OWN = FeatureSchema(
-    "fused_gemm_1",
-    "fused_gemm",
-    (
-        *_PROBLEM,
-        *formulas("""
-columns  # columns of C that are computed at a time
-rest = mod(N, columns)  # columns of the last time if they are fewer
-"""),
-    ),
-    (),
-    _WORDS,
-)
 _POOL = product_pool(
     "fused_gemm",
     _PROBLEM,
@@ -56,5 +43,5 @@ _POOL = product_pool(
     logs=("M", "N", "K", "batch", "flops", "bytes_total"),
     tiles="batch * tiles_m * tiles_n * parts",
 )
-FEATURES = OperationFeatures(_OWN, pool=_POOL)
+FEATURES = OperationFeatures(_POOL, pool=_POOL)
 """See tile_oracle.features.operation_features."""

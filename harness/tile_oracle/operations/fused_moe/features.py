@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import FeatureSchema, OperationFeatures, given
+from tile_oracle.features.feature_table import OperationFeatures, given
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
 from tile_oracle.operations.fused_moe.problem import PRODUCTS
@@ -26,19 +26,6 @@ bytes_total = 2 * (pairs * (N + K) + active * N * K)
 """),
     INTENSITY,
 )
-_OWN = FeatureSchema(
-    "fused_moe_1",
-    "fused_moe",
-    (
-        *_PROBLEM,
-        *formulas("""
-rows  # rows of a block
-columns  # columns that are computed at a time
-"""),
-    ),
-    (),
-    _WORDS,
-)
 _POOL = product_pool(
     "fused_moe",
     _PROBLEM,
@@ -57,5 +44,5 @@ fill_n = N / (tiles_n * tile_n)  # useful share of the tiles along N
 fill_k = K / (tiles_k * tile_k)  # useful share of the K steps
 """),
 )
-FEATURES = OperationFeatures(_OWN, pool=_POOL)
+FEATURES = OperationFeatures(_POOL, pool=_POOL)
 """See tile_oracle.features.operation_features."""

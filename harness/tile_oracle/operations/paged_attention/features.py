@@ -6,7 +6,6 @@ import numpy as np
 
 from tile_oracle.features.feature_table import (
     Feature,
-    FeatureSchema,
     OperationFeatures,
     ceil_div,
     given,
@@ -44,9 +43,6 @@ _PROBLEM = (
     INTENSITY,
 )
 _WORDS = codes(kv_dtype=CACHE_DTYPES)
-_OWN = FeatureSchema(
-    "paged_attention_1", "paged_attention", (*_PROBLEM, given("keys", "keys of a step")), (), _WORDS
-)
 _COLUMNS = ("kv_heads", "head_dim", "page_size", "sinks", "variation", "is_fp8", "group", "intensity")
 _LOGS = ("batch", "seq_q", "seq_kv", "window", "rows", "read_keys", "seen", "flops", "bytes_total")
 _POOL = pool_schema(
@@ -74,5 +70,5 @@ _POOL = pool_schema(
     ),
     _WORDS,
 )
-FEATURES = OperationFeatures(_OWN, pool=_POOL)
+FEATURES = OperationFeatures(_POOL, pool=_POOL)
 """See tile_oracle.features.operation_features."""

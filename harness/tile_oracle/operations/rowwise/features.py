@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import ELEMENT_BYTES, FeatureSchema, OperationFeatures
+from tile_oracle.features.feature_table import ELEMENT_BYTES, OperationFeatures
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.pool_columns import CONFIGURED, REGISTERS, ROUNDS, pool_schema
 from tile_oracle.operations.rowwise.problem import RowProblem
 
 
 def row_features(problem: type[RowProblem], rows: str, columns: str) -> OperationFeatures:
-    """Returns the features of one operation. rows, columns: its names of both extents."""
-    own = formulas(f"""
-{rows}  # rows of the matrix
-{columns}  # columns of the matrix
-element_bytes = dtype  # bytes of one element
-lanes  # elements of a row that are reduced in parallel
-rest = mod({columns}, lanes)  # columns after the last whole step
-steps = ceil({columns} / lanes)  # steps of a row
-row_bytes = {columns} * element_bytes  # bytes of one row
-flops = {problem.flops_per_element} * {rows} * {columns}  # floating-point operations
-bytes_total = (2 * {rows} + {int(problem.weighted)}) * {columns} * element_bytes
-    # bytes of operands and result, which bound the time
-""")
-    words = {"dtype": ELEMENT_BYTES}
-    return OperationFeatures(
-        FeatureSchema(f"{problem.op}_1", problem.op, own, (), words), pool=_pool(problem.op, rows, columns)
-    )
+    """Returns the features of one operation. rows, columns: its names of both extents.
 
-
-def _pool(op: str, rows: str, columns: str) -> FeatureSchema:
-    """Returns the schema for kernels of every source. A workgroup has `tile_m` rows, a step `tile_n`
-    columns."""
+    A workgroup has `tile_m` rows, a step `tile_n` columns.
+    """
     sizes = formulas(f"""
 log2_rows = log2_of({rows})  # log2 of the rows
 log2_columns = log2_of({columns})  # log2 of the columns
@@ -44,10 +26,16 @@ fill = {columns} / (steps * tile_n)  # useful share of the steps
     intermediates = formulas(f"""
 element_bytes = dtype  # bytes of one element
 elements = {rows} * {columns}  # elements of a matrix
+flops = {problem.flops_per_element} * {rows} * {columns}  # floating-point operations
+bytes_total = (2 * {rows} + {int(problem.weighted)}) * {columns} * element_bytes
+    # bytes of operands and result, which bound the time
 cus = maximum(hw_num_cus, 1.0)  # compute units, at least 1
 tile_m = maximum(kernel_tile_m, 1.0)  # rows of a workgroup
 tile_n = where(kernel_tile_n > 0, kernel_tile_n, {columns})  # columns of a step, the whole row if unknown
 tiles = ceil_div({rows}, tile_m)  # workgroups
 """)
     features = (*sizes, *CONFIGURED, *ROUNDS, *steps, REGISTERS)
-    return pool_schema(f"{op}_pool_1", op, features, intermediates, {"dtype": ELEMENT_BYTES})
+    schema = pool_schema(
+        f"{problem.op}_pool_1", problem.op, features, intermediates, {"dtype": ELEMENT_BYTES}
+    )
+    return OperationFeatures(schema, pool=schema)

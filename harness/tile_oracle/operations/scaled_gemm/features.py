@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tile_oracle.features.feature_table import FeatureSchema, OperationFeatures
+from tile_oracle.features.feature_table import OperationFeatures
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
-from tile_oracle.operations.scaled_gemm.problem import BLOCK, OPERAND_DTYPES, SCALES
+from tile_oracle.operations.scaled_gemm.problem import OPERAND_DTYPES, SCALES
 
 _WORDS = codes(dtype=OPERAND_DTYPES, scale=SCALES)
 _BYTES = 'where(dtype == "fp4_e2m1", 0.5, 1.0)'
@@ -22,20 +22,6 @@ bytes_total = (M + N) * K * {_BYTES} + 2 * M * N  # bytes of A, B and C
 """),
     INTENSITY,
 )
-_OWN = FeatureSchema(
-    "scaled_gemm_1",
-    "scaled_gemm",
-    (
-        *_PROBLEM,
-        *formulas(f"""
-columns  # columns of C that are computed at a time
-rest = mod(N, columns)  # columns of the last time if they are fewer
-blocks = ceil(K / {BLOCK})  # blocks of the depth
-"""),
-    ),
-    (),
-    _WORDS,
-)
 _POOL = product_pool(
     "scaled_gemm",
     _PROBLEM,
@@ -45,5 +31,5 @@ _POOL = product_pool(
     tiles="tiles_m * tiles_n * parts",
     element_bytes=_BYTES,
 )
-FEATURES = OperationFeatures(_OWN, pool=_POOL)
+FEATURES = OperationFeatures(_POOL, pool=_POOL)
 """See tile_oracle.features.operation_features."""
