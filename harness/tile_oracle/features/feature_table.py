@@ -217,14 +217,14 @@ def ratio(a: Array, b: Array) -> Array:
 def log2(x: Array) -> Array:
     """Logarithm to base 2, bit-identical on every machine. A symbol (tile_oracle.selector.trace) provides its
     own logarithm while a formula is traced."""
-    of_trace = getattr(x, "traced_log2", None)
-    return exact_math.log2(x) if of_trace is None else of_trace()
+    of_trace = getattr(x, "traced", None)
+    return exact_math.log2(x) if of_trace is None else of_trace("log2")
 
 
 def log(x: Array) -> Array:
     """Natural logarithm, with the properties of `log2`."""
-    of_trace = getattr(x, "traced_log", None)
-    return exact_math.log(x) if of_trace is None else of_trace()
+    of_trace = getattr(x, "traced", None)
+    return exact_math.log(x) if of_trace is None else of_trace("log")
 
 
 def log2_of(x: Array) -> Array:

@@ -176,11 +176,11 @@ def explain_aliases(rows: pd.DataFrame, aliases: Aliases, hardware: Mapping[str,
     return aliases.represented_by(chosen)
 
 
-def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3, least: float = 0.1) -> Array:
-    """Sample weights: 1 for the fastest kernel of a problem, falling as exp(-gap / (2 width)) with the
-    gap in ln(time), at least `least`. Slow kernels need no exact prediction."""
+def nearness(log_time: Array, groups: npt.NDArray[np.int64]) -> Array:
+    """Sample weights: 1 for the fastest kernel of a problem, falling as exp(-gap / 0.6) with the gap in
+    ln(time), at least 0.1. Slow kernels need no exact prediction."""
     gap = log_time - group_minimum(log_time, groups)
-    return np.asarray(np.maximum(np.exp(-gap / (2 * width)), least))
+    return np.asarray(np.maximum(np.exp(-gap / 0.6), 0.1))
 
 
 def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:

@@ -141,7 +141,7 @@ def _lacking(table: pd.DataFrame, problems: Sequence[Problem], pool: Pool) -> di
 
 
 def file_of_picks(path: Path, problems: Sequence[Problem]) -> Listed:
-    """Returns a CSV file of picks (pickers.of_records). Raises ModelError."""
+    """Returns a CSV file of picks (`read_picks`). Raises ModelError."""
     table, note = read_picks(path, problems)
     identity = f"{path.name} sha256:{digest_of(path)}"
     origin = Origin(PICKS, path.name, note, order_only=True, identity=identity)

@@ -226,40 +226,40 @@ def compile_in(
     Zig compiles its C++ library for a minute before it links, and so not for code that has an error. Raises
     BuildError with the first error of each."""
     failures = []
-    objects = [f"{place}.o" for place, _ in enumerate(sources)]
-    steps = [(*options, "-c", one, "-o", to) for one, to in zip(sources, objects, strict=True)]
-    steps.append((*objects, *linked))
     for compiler in compilers("auto"):
         with wait(f"compiling {what} with {compiler.identity}"):
-            ended = (CompilerProcesses().run((*compiler.command, *step), work, _TIMEOUT_S) for step in steps)
-            failed = next((one for one in ended if not one.ok), None)
+            ended = _linked(compiler, work, sources, options, linked)
+        failed = next((one for one in ended if not one.ok), None)
         if failed is None:
             return
         failures.append(_said(compiler, failed.log))
     raise BuildError(f"{what} does not compile: {'; '.join(failures)}")
 
 
+def _linked(
+    compiler: Compiler, work: Path, sources: Sequence[str], options: Sequence[str], linked: Sequence[str]
+) -> list[Ended]:
+    """Compiles sources beside each other, and links the objects if all succeed."""
+    processes = CompilerProcesses()
+
+    def run(*arguments: str) -> Ended:
+        return processes.run((*compiler.command, *options, *arguments), work, _TIMEOUT_S)
+
+    objects = [f"{place}.o" for place, _ in enumerate(sources)]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        ended = list(threads.map(lambda one, to: run("-c", one, "-o", to), sources, objects))
+    return [*ended, run(*objects, *linked)] if all(one.ok for one in ended) else ended
+
+
 def _compile(
     cache: BuildCache, key: str, compiler: Compiler, content: Headers
 ) -> tuple[CacheEntry | None, str]:
     units = [name for name, _ in content.files if name.startswith("src") and name.endswith(".cpp")]
-    processes = CompilerProcesses()
-
-    def run(place: Path, *arguments: str) -> Ended:
-        place.mkdir()
-        return processes.run((*compiler.command, *_FLAGS, *arguments), place, _TIMEOUT_S)
-
     with cache.work_folder() as work:
         content.write(work / "cpp")
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            ended = list(
-                pool.map(
-                    lambda unit: run(work / Path(unit).stem, "-c", f"../cpp/{unit}", "-o", "unit.o"), units
-                )
-            )
-        if all(one.ok for one in ended):
-            objects = (f"../{Path(unit).stem}/unit.o" for unit in units)
-            ended.append(run(work / "linked", "-shared", "-o", "library.so", *objects))
+        (work / "built").mkdir()
+        sources = [f"../cpp/{unit}" for unit in units]
+        ended = _linked(compiler, work / "built", sources, _FLAGS, ("-shared", "-o", "library.so"))
         log = "\n".join(one.log for one in ended if one.log)
         if not all(one.ok for one in ended):
             if not any(one.interrupted for one in ended):
@@ -273,4 +273,4 @@ def _compile(
             "toolchain": compiler.identity,
         }
         listing = "".join(f'#include "{name}"\n' for name in units)
-        return cache.add(key, work / "linked" / "library.so", listing, facts), ""
+        return cache.add(key, work / "built" / "library.so", listing, facts), ""

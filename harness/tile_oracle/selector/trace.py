@@ -250,13 +250,9 @@ class Symbol(NDArrayOperatorsMixin):
             return Symbol(self.graph, self.graph.apply("trunc", self.node), "integer")
         raise ModelError(f"astype({kind}) cannot be traced")
 
-    def traced_log2(self) -> Symbol:
-        """tile_oracle.features.feature_table.log2 of this."""
-        return Symbol(self.graph, self.graph.apply("log2", self.node))
-
-    def traced_log(self) -> Symbol:
-        """tile_oracle.features.feature_table.log of this."""
-        return Symbol(self.graph, self.graph.apply("log", self.node))
+    def traced(self, logarithm: str) -> Symbol:
+        """log or log2 of this (tile_oracle.features.feature_table)."""
+        return Symbol(self.graph, self.graph.apply(logarithm, self.node))
 
     def _symbol(self, value: Any) -> Symbol:
         if isinstance(value, Symbol):

@@ -16,7 +16,7 @@ instructions in it and makes the kernel much slower, which the kernel's own effe
 until it is measured often. So a shift has a part proportional to the change of ln(matrix instructions of the
 main loop) between the binary that the model remembers and the one at hand.
 
-Scores of models that only order kernels have no unit; `scale` makes ln(time) of them (training.adapt).
+Scores of models that only order kernels have no unit; `scale` makes ln(time) of them (`stated_scale`).
 """
 
 from __future__ import annotations

@@ -131,10 +131,6 @@ def out_of_fold(
     records: pd.DataFrame,
     arch: str,
     pool: Sequence[Kernel] | None = None,
-    recipe: str | Recipe = OUT_OF_FOLD_RECIPE,
-    n_splits: int = 5,
-    seed: int = 0,
-    threads: int = 1,
 ) -> pd.DataFrame:
     """Predictions for a run by a model cross-validated on the run's own records.
 
@@ -144,14 +140,14 @@ def out_of_fold(
     from a model of all the others (fold -1). Raises ModelError when nothing can be cross-validated.
     """
     kind_columns = list(operation_named(records_op(records)).models_by)
-    effort = Effort(seed, threads)
+    effort = Effort()
     usable = training_rows(records)
-    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_rows(usable.table)
+    chosen = recipe_named(OUT_OF_FOLD_RECIPE).for_rows(usable.table)
     candidates = list(pool) if pool is not None else _kernels_of(records)
     tables, reason = [], None
     for kind, rows in usable.table.groupby(kind_columns, sort=True):
         try:
-            validation = cross_validate(chosen, rows, arch, n_splits, "problem", candidates, effort)
+            validation = cross_validate(chosen, rows, arch, pool=candidates, effort=effort)
         except ModelError as error:
             reason = reason or error
             continue
@@ -160,7 +156,7 @@ def out_of_fold(
         unmeasured = records[of_kind & ~records["problem"].isin(rows["problem"])].drop_duplicates("problem")
         if len(unmeasured):
             ranker = fit(chosen, rows, arch, effort)
-            tables.append(predicted_pairs(ranker, unmeasured, candidates, threads).assign(fold=-1))
+            tables.append(predicted_pairs(ranker, unmeasured, candidates, effort.threads).assign(fold=-1))
     if not tables:
         raise reason or ModelError("no measurements to cross-validate on")
     return pd.concat(tables, ignore_index=True)

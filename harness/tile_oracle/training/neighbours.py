@@ -20,13 +20,12 @@ from tile_oracle.record.final import final_measurements, records_op
 CONSTRAINT = "constraint: "
 """Prefix of the detail of pairs that a kernel's declaration excludes."""
 NEIGHBOURS = 6
+_FOLDS = 5
 _NEAR = 0.25
 """Added to distances (in powers of two), so that a very near neighbour does not have all of the weight."""
 
 
-def neighbour_predictions(
-    records: pd.DataFrame, pool: Sequence[Kernel], n_splits: int = 5, seed: int = 0
-) -> pd.DataFrame:
+def neighbour_predictions(records: pd.DataFrame, pool: Sequence[Kernel]) -> pd.DataFrame:
     """Columns problem, kernel, predicted_tflops and fold; each problem is predicted from the other folds.
 
     Pairs that the kernels' declarations exclude are left out. Raises ModelError for fewer than two problems
@@ -37,7 +36,7 @@ def neighbour_predictions(
     names = {kernel.name for kernel in pool}
     final = final[final["kernel"].isin(names)]
     tables = [
-        _of_kind(rows, n_splits, seed)
+        _of_kind(rows)
         for _, rows in final.groupby(kind_fields, sort=True)
         if rows.loc[rows["status"] == "ok", "problem"].nunique() >= 2
     ]
@@ -46,7 +45,7 @@ def neighbour_predictions(
     return pd.concat(tables, ignore_index=True)
 
 
-def _of_kind(rows: pd.DataFrame, n_splits: int, seed: int) -> pd.DataFrame:
+def _of_kind(rows: pd.DataFrame) -> pd.DataFrame:
     excluded = (rows["status"] == "unsupported") & rows["detail"].fillna("").str.startswith(CONSTRAINT)
     speeds = rows.assign(tflops=rows["tflops"].where(rows["status"] == "ok", 0.0))
     wide = speeds[~excluded].pivot_table(index="problem", columns="kernel", values="tflops", aggfunc="first")
@@ -55,7 +54,7 @@ def _of_kind(rows: pd.DataFrame, n_splits: int, seed: int) -> pd.DataFrame:
     known = best > 0
     relative = wide.to_numpy() / np.where(known, best, 1.0)[:, None]
     places = _places(rows, wide.index)
-    folds = np.random.default_rng(seed).permutation(len(wide)) % min(n_splits, len(wide))
+    folds = np.random.default_rng(0).permutation(len(wide)) % min(_FOLDS, len(wide))
     parts = []
     for row, problem in enumerate(wide.index):
         others = known & (folds != folds[row])
