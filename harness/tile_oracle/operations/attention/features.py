@@ -68,4 +68,4 @@ steps = ceil_div(seq_kv, tile_n * parts)  # steps over the keys of one part
 )
 """For every data type and source."""
 FEATURES = OperationFeatures(ATTENTION_POOL, pool=ATTENTION_POOL)
-"""See tile_oracle.features.operation_features."""
+"""See tile_oracle.features.feature_table.OperationFeatures."""

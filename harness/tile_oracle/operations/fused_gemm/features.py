@@ -44,4 +44,4 @@ _POOL = product_pool(
     tiles="batch * tiles_m * tiles_n * parts",
 )
 FEATURES = OperationFeatures(_POOL, pool=_POOL)
-"""See tile_oracle.features.operation_features."""
+"""See tile_oracle.features.feature_table.OperationFeatures."""

@@ -45,4 +45,4 @@ fill_k = K / (tiles_k * tile_k)  # useful share of the K steps
 """),
 )
 FEATURES = OperationFeatures(_POOL, pool=_POOL)
-"""See tile_oracle.features.operation_features."""
+"""See tile_oracle.features.feature_table.OperationFeatures."""

@@ -126,15 +126,6 @@ def instances_json(kernels: Sequence[GroupedConvKernel]) -> str:
     return json.dumps(head)[:-1] + ', "instances": [\n' + ",\n".join(rows) + "\n]}\n"
 
 
-_SPELLED = {
-    "Default": "default",
-    "Filter1x1Pad0": "filter1x1_pad0",
-    "Filter1x1Stride1Pad0": "filter1x1_stride1_pad0",
-    "Filter3x3": "filter3x3",
-}
-"""Specialization -> its spelling in the dispatcher's lists."""
-
-
 def _as_instance(kernel: GroupedConvKernel) -> dict[str, Any]:
     return {
         **{key: getattr(kernel, field) for field, key in _NUMBERS.items()},
@@ -144,7 +135,8 @@ def _as_instance(kernel: GroupedConvKernel) -> dict[str, Any]:
         **{name: getattr(kernel, name) for name in _FLAGS},
         _MERGED: kernel.num_groups_to_merge,
         _GROUPS: 2 if kernel.pipeline == _TWO_WAVE_GROUPS else 1,
-        "specialization": _SPELLED[kernel.specialization],
+        # filter1x1_pad0, as the dispatcher's lists spell it
+        "specialization": re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kernel.specialization).lower(),
     }
 
 

@@ -71,4 +71,4 @@ _POOL = pool_schema(
     _WORDS,
 )
 FEATURES = OperationFeatures(_POOL, pool=_POOL)
-"""See tile_oracle.features.operation_features."""
+"""See tile_oracle.features.feature_table.OperationFeatures."""

@@ -32,4 +32,4 @@ _POOL = product_pool(
     element_bytes=_BYTES,
 )
 FEATURES = OperationFeatures(_POOL, pool=_POOL)
-"""See tile_oracle.features.operation_features."""
+"""See tile_oracle.features.feature_table.OperationFeatures."""
