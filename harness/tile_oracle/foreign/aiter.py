@@ -54,10 +54,7 @@ _DTYPE_IN_NAMES = (
 )
 """Words in names of kernels and files, and their types. Other a8w8 kernels are of fp8 or int8."""
 _OVERRULES = frozenset({"mxfp4", "mxfp8", "fp4", "fp6", "int8"})
-_SAID_OF_MX = {
-    "mxfp4": {"mxfp4", "fp4", "fp4x2", "float4_e2m1fn_x2"},
-    "mxfp8": {"mxfp8", "fp8"},
-}
+_SAID_OF_MX = {"mxfp4": {"mxfp4", "fp4", "fp4x2", "float4_e2m1fn_x2"}, "mxfp8": {"mxfp8", "fp8"}}
 """What columns may state of a row with MX scales."""
 _MORE = (
     (re.compile(r"block_?scale|blkscale|mxscale|mxfp|per1x"), "scales of blocks"),

@@ -28,10 +28,7 @@ _KINDS = ("universal", "gemm")
 _OF_KERNEL = ("split_k_slices", "raster_order", "swizzle_size", "cluster_m", "cluster_n", "cluster_k")
 _RIGHT = ("passed", "not_verified", "not_run", "")
 _JUDGED = ("alpha", "beta")
-FIELDS: Mapping[str, Field] = {
-    **{name: GEMM_FIELDS[name] for name in _JUDGED},
-    "flops/byte": UNUSED,
-}
+FIELDS: Mapping[str, Field] = {**{name: GEMM_FIELDS[name] for name in _JUDGED}, "flops/byte": UNUSED}
 _ORDERS = {"t": "row", "n": "column"}
 
 

@@ -77,10 +77,7 @@ def _entry(
     kernel: tuple[str, str, dict[str, Any]] = ("flashinfer", re.sub(r"\W", "_", solution), {})
     further: dict[str, Any] = dict(  # noqa: C408
         times_ms=[performance.get("latency_ms")] if performance else [],
-        figures={
-            "status": evaluation.get("status") or "none stated",
-            "ended": evaluation.get("timestamp"),
-        },
+        figures={"status": evaluation.get("status") or "none stated", "ended": evaluation.get("timestamp")},
         stated={
             "device_name": str((evaluation.get("environment") or {}).get("hardware", "")).replace("_", " "),
             **({} if error is None else {"max_rel": str(error)}),

@@ -56,12 +56,7 @@ _HEADER = {
     "feature_infos": _list(rf"(?:none|\[{_LOOSE}:{_LOOSE}\]|{_INT}(?::{_INT})*)"),
     "tree_sizes": _list("[0-9]{1,9}"),
 }
-_OF_TREE = {
-    "num_leaves": "[0-9]{1,7}",
-    "num_cat": "[0-9]{1,7}",
-    "is_linear": "0",
-    "shrinkage": _REAL,
-}
+_OF_TREE = {"num_leaves": "[0-9]{1,7}", "num_cat": "[0-9]{1,7}", "is_linear": "0", "shrinkage": _REAL}
 _WHOLE, _FIGURE, _STATISTIC = b"0123456789 -", b"0123456789 -+.e", b"0123456789 -+.einfa"
 _LISTS = {
     "split_feature": _WHOLE,

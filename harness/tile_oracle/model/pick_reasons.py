@@ -28,11 +28,7 @@ _NOTHING = 1e-9
 
 
 def pick_reasons(
-    ranker: Ranker,
-    picks: Columns,
-    others: Columns,
-    threads: int = 1,
-    most: int = 8,
+    ranker: Ranker, picks: Columns, others: Columns, threads: int = 1, most: int = 8
 ) -> list[PickReason]:
     """For each row, why the kernel of `picks` is preferred to that of `others`. Columns as for
     Ranker.log_time; row i of both is of the same problem. most: number of features.

@@ -25,13 +25,7 @@ from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import Member, Ranker, TreeMember, constant_groups
 from tile_oracle.model.roofline import NAME as ROOFLINE
 from tile_oracle.model.roofline import RooflineModel
-from tile_oracle.model.store import (
-    CODE_FILE,
-    NETWORK_FILE,
-    PHYSICAL_FILE,
-    kernels_trained_on,
-    read_json,
-)
+from tile_oracle.model.store import CODE_FILE, NETWORK_FILE, PHYSICAL_FILE, kernels_trained_on, read_json
 from tile_oracle.model.trees import Target, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem
@@ -61,10 +55,7 @@ class Predictor:
         return cls(folder, spec, ranker_of(folder, spec, _boosters), threads)
 
     def predict(
-        self,
-        problems: Problem | Sequence[Problem],
-        kernels: Sequence[Kernel],
-        target: str | None = None,
+        self, problems: Problem | Sequence[Problem], kernels: Sequence[Kernel], target: str | None = None
     ) -> Array:
         """Returns predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
 

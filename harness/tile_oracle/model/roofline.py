@@ -100,10 +100,7 @@ def roofline_folder(kind: Kind, arch: str) -> Path:
         recipe=NAME,
         picks={NAME: 1.0},
     )
-    files = {
-        SPEC_FILE: json_bytes(spec.as_json()),
-        MANIFEST_FILE: json_bytes({CONSTANTS_KEY: [FITTED_TO]}),
-    }
+    files = {SPEC_FILE: json_bytes(spec.as_json()), MANIFEST_FILE: json_bytes({CONSTANTS_KEY: [FITTED_TO]})}
     digest = sha256_of(b"".join(files.values()))[:12]
     folder = default_cache_folder() / NAME / f"{kind.op}_{kind.dtype}_{arch}_{digest}"
     if not is_model_folder(folder):

@@ -32,10 +32,7 @@ from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import no_model_there
 from tile_oracle.model.trees import Target
 from tile_oracle.operation import operation_named
-from tile_oracle.problem import (
-    Kind,
-    kind_text,
-)
+from tile_oracle.problem import Kind, kind_text
 from tile_oracle.selector.program import ByteWriter, ProgramMaker
 from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by, partition_by_rows
 

@@ -405,10 +405,7 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
     files[MANIFEST_FILE] = json_bytes(
         {
             **{name: value for name, value in manifest.items() if name != FILES},
-            PROBLEMS_KEY: {
-                **trained_on(old).problems,
-                **problem_digests(training_rows(records).table),
-            },
+            PROBLEMS_KEY: {**trained_on(old).problems, **problem_digests(training_rows(records).table)},
             MADE_BY_KEY: (made_by.and_of(now) if shifts.share else made_by).as_json(),
             ADAPTED_KEY: {
                 "from": old.resolve().name,

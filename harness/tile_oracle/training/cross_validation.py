@@ -127,11 +127,7 @@ def predicted_pairs(
     return pd.concat(frames, ignore_index=True)
 
 
-def out_of_fold(
-    records: pd.DataFrame,
-    arch: str,
-    pool: Sequence[Kernel] | None = None,
-) -> pd.DataFrame:
+def out_of_fold(records: pd.DataFrame, arch: str, pool: Sequence[Kernel] | None = None) -> pd.DataFrame:
     """Predictions for a run by a model cross-validated on the run's own records.
 
     The columns are problem, kernel, predicted_tflops and fold; the pool is the kernels of the records

@@ -54,11 +54,7 @@ _MOST_RUNS = 100
 
 
 def spec_of(
-    recipe: Recipe,
-    ranker: Ranker,
-    kind: Mapping[str, str],
-    rows: pd.DataFrame,
-    devices: Sequence[str] = (),
+    recipe: Recipe, ranker: Ranker, kind: Mapping[str, str], rows: pd.DataFrame, devices: Sequence[str] = ()
 ) -> ModelSpec:
     """feature_spec.json of a ranker; `kind` has arch, dtype and, for convolutions, direction."""
     trees, physical = ranker.trees, ranker.physical
@@ -282,10 +278,7 @@ class _TrainingData:
 
 
 def _training_data(
-    records: pd.DataFrame,
-    arch: str | None,
-    direction: str | None,
-    dtype: str | None,
+    records: pd.DataFrame, arch: str | None, direction: str | None, dtype: str | None
 ) -> _TrainingData:
     op = records_op(records)
     wanted = {"arch": arch, "direction": direction, "dtype": dtype}

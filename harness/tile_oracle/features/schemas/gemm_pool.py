@@ -164,8 +164,7 @@ l2_share = ln(wave_bytes / maximum(work.cache_bytes, 1.0))
 )
 
 GEMM_POOL_2 = replace(
-    GEMM_POOL.extended("gemm_pool_2", _FEATURES),
-    intermediates=(*GEMM_POOL.intermediates, *_INTERMEDIATES),
+    GEMM_POOL.extended("gemm_pool_2", _FEATURES), intermediates=(*GEMM_POOL.intermediates, *_INTERMEDIATES)
 )
 """For every layout, data type and source; a model of one data type and GPU reads it like the first one."""
 

@@ -110,10 +110,7 @@ _KERNEL: Mapping[str, tuple[Callable[[TileWork], float], str]] = {
     "waves": (lambda one: one.waves, "waves of a workgroup"),
     "parts": (lambda one: one.parts, "parts of the depth"),
     "streams": (lambda one: one.streams, "the steps of all tiles are divided evenly over the compute units"),
-    "most_resident": (
-        lambda one: one.resident or 8.0,
-        "most workgroups that a compute unit runs at once",
-    ),
+    "most_resident": (lambda one: one.resident or 8.0, "most workgroups that a compute unit runs at once"),
     "wide": (lambda one: one.wide, "operands are read by wide loads whatever their alignment"),
     "cluster_m": (lambda one: one.cluster[0], "rows of workgroups of a cluster"),
     "cluster_n": (lambda one: one.cluster[1], "columns of workgroups of a cluster"),

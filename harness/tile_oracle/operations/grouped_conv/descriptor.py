@@ -65,11 +65,7 @@ GROUPED_CONV = Operation(
     completed=_completed,
     family_varies=("N", "Di", "Hi", "Wi"),
     slices=CONV_SLICES,
-    bands={
-        "2D": lambda p: p.ndim == 2,
-        **BANDS,
-        "K no multiple of 16": lambda p: bool(p.K // p.G % 16),
-    },
+    bands={"2D": lambda p: p.ndim == 2, **BANDS, "K no multiple of 16": lambda p: bool(p.K // p.G % 16)},
     rules_key="blocks",
     read_rules=deferred(".rules:read_block", __package__),
     kernel_lists=part(".kernel_lists", __package__),

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import (
-    Feature,
-    OperationFeatures,
-    ceil_div,
-    given,
-    log2_of,
-)
+from tile_oracle.features.feature_table import Feature, OperationFeatures, ceil_div, given, log2_of
 from tile_oracle.features.schemas.pool_columns import (
     BINARY,
     CONFIGURED,
