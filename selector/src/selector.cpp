@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view magic = "tile-oracle selector 3\n";
 constexpr double least_ms = 1e-6;        // LEAST_MS of harness/tile_oracle/model/physics.py
-constexpr double least_quantity = 1e-9;  // LEAST_QUANTITY of harness/tile_oracle/model/tree_targets.py
+constexpr double least_quantity = 1e-9;  // LEAST_QUANTITY of harness/tile_oracle/model/trees.py
 constexpr double most_log_time = 50.0;   // MOST_LOG_TIME of harness/tile_oracle/model/ranker.py
 constexpr std::uint32_t most_candidates = 1u << 24;
 
@@ -45,7 +45,7 @@ bool contracts() {
 double exact_log(double x) { return exact::log(lanes::splat(x))[0]; }
 double exact_exp(double x) { return exact::exp(lanes::splat(x))[0]; }
 
-/// What the trees' sum says; see log_time_of in harness/tile_oracle/model/tree_targets.py.
+/// What the trees' sum says; see log_time_of in harness/tile_oracle/model/trees.py.
 enum class Says : std::uint32_t { log_time, negative_log_time, latency, tflops, bandwidth };
 
 struct TreeMember {

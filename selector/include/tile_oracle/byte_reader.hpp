@@ -1,4 +1,4 @@
-// Reads what harness/tile_oracle/selector/byte_writer.py writes. Nothing is believed: every length is checked, and the
+// Reads what harness/tile_oracle/selector/program.py writes. Nothing is believed: every length is checked, and the
 // first thing that is wrong throws.
 #pragma once
 
