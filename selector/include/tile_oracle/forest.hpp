@@ -1,5 +1,5 @@
 // A gradient-boosted forest as the scoring engine reads it: LightGBM's own columns, without their text.
-// harness/tile_oracle/model/forest.py writes the bytes. Immutable once read.
+// harness/tile_oracle/model/model_text.py writes the bytes. Immutable once read.
 #pragma once
 
 #include <cstddef>
