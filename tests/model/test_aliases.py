@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -95,7 +96,7 @@ def test_a_kernel_without_coefficients_uses_its_nearest_with_scaled_steps() -> N
 
 def test_aliases_round_trip_through_json(twins: pd.DataFrame) -> None:
     aliases = find_aliases(training_rows(twins).table)
-    back = Aliases.from_json(aliases.as_json())
+    back = msgspec.convert(aliases.as_json(), Aliases)
     assert back.representative == aliases.representative
     assert back.because == aliases.because
 

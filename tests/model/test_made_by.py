@@ -80,5 +80,5 @@ def test_a_shipped_model_says_that_a_compiler_it_does_not_know_differs_and_what_
 
 def test_an_invalid_entry_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "train_manifest.json").write_text(json.dumps({MADE_BY_KEY: {"toolchains": ["clang"]}}))
-    with pytest.raises(ModelError, match="made_by does not hold numbers"):
+    with pytest.raises(ModelError, match="made_by: toolchains: expected `object`, got `array`"):
         MadeBy.of_model(tmp_path)

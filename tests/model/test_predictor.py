@@ -164,7 +164,7 @@ def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path
         "no target 'joy'": {"targets": ["joy"]},
         "do not name members": {"picks": {"latency": 1.0}},
         "NaN is no number of JSON": {"picks": {"tflops": float("nan")}},
-        "aliases cannot be read": {"aliases": {"offset": {"a": "x"}}},
+        r"aliases\.offset\[...\]: expected `float`, got `str`": {"aliases": {"offset": {"a": "x"}}},
     }.items():
         with pytest.raises(ModelError, match=message):
             Predictor.load(broken(**changes))

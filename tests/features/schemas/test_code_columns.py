@@ -199,8 +199,9 @@ def test_records_without_any_figure_are_refused(records: pd.DataFrame) -> None:
 
 
 def test_a_damaged_table_is_reported(folder: Path, tmp_path: Path) -> None:
-    for value in ([], {"kernels": {"a": {"vgprs": "x"}}}, {"kernels": {"a": {"vgprs": -1}}}):
-        with pytest.raises(ModelError, match="code-object facts cannot be read"):
-            CodeTable.from_json(value)  # type: ignore[arg-type]
+    path = folder / "code_facts.json"
+    for value in ({}, {"kernels": {"a": {"vgprs": "x"}}}, {"kernels": {"a": {"vgprs": -1}}}):
+        with pytest.raises(ModelError, match=r"code_facts\.json: .*expected `(object|int)"):
+            CodeTable.from_json(value, path)
     table = CodeTable({"a": {"vgprs": 3}})
-    assert CodeTable.from_json(table.as_json()) == table
+    assert CodeTable.from_json(table.as_json(), path) == table
