@@ -24,8 +24,8 @@ from tile_oracle.foreign.contract import (
     same_dtype,
 )
 from tile_oracle.kernel import Kernel, NamedKernel, parse_kernel_name
-from tile_oracle.kernel.fields import shortened
 from tile_oracle.operation import operation_named
+from tile_oracle.operation.flat import shortened
 from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
