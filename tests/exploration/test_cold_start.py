@@ -44,7 +44,9 @@ def test_the_opening_gives_every_problem_two_kernels_the_best_by_the_prior_first
     assert set(rest.tolist()) == set(chosen[10:].tolist())
 
 
-def test_then_unmeasured_pairs_that_may_improve_their_problem_are_chosen(exhaustive: Exhaustive) -> None:
+def test_unmeasured_pairs_that_may_improve_are_chosen_and_a_failing_kernel_is_not_tried_on(
+    exhaustive: Exhaustive,
+) -> None:
     start = exhaustive.start
     known = np.full(len(start.table), np.nan)
     chosen, _ = start.choose(known, OPENING * start.problems)
@@ -55,13 +57,6 @@ def test_then_unmeasured_pairs_that_may_improve_their_problem_are_chosen(exhaust
     assert 0 < regret < 1
     assert np.bincount(start.problem_of[again]).max() <= 4
     assert np.array_equal(again, start.choose(known, 30)[0])
-
-
-def test_a_kernel_that_fails_everywhere_is_not_tried_again_and_again(exhaustive: Exhaustive) -> None:
-    start = exhaustive.start
-    known = np.full(len(start.table), np.nan)
-    chosen, _ = start.choose(known, OPENING * start.problems)
-    known[chosen] = exhaustive.latency_ms[chosen]
     favourite = start.table["kernel"][start.choose(known, 1)[0][0]]
     of_it = (start.table["kernel"] == favourite).to_numpy()
     wanted = of_it[start.choose(known, 24)[0]].sum()

@@ -264,36 +264,34 @@ def test_a_kernel_that_was_good_when_measured_and_crashes_later(
     found = registry.run(EVIL, first, second)
     assert same(EVIL, found.output, exact)
     assert (found.kernel, found.failed[0].status) == (sturdy, "crash")
+    flag.unlink()
+    alone = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
+    alone.run(EVIL, first, second)
+    flag.touch()
+    with pytest.raises(TargetError, match=r"no kernel runs .*: crash: killed by SIGSEGV"):
+        alone.run(EVIL, first, second)
+    for ask in (alone.select, alone.rank):
+        with pytest.raises(TargetError, match=r"can run forward-fp32.*: those that could have failed here"):
+            ask(EVIL)
 
 
-def test_after_every_kernel_has_failed_there_is_no_pick(
+def test_data_that_find_no_room_are_refused_and_nothing_is_left_behind(
     make_registry: Callable[..., Registry],
     evil_builder: Builder,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Any,
 ) -> None:
-    flag = tmp_path / "flag"
-    monkeypatch.setenv(FLAG, str(flag))
-    registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
-    first, second, _ = operands(EVIL)
-    registry.run(EVIL, first, second)
-    flag.touch()
-    with pytest.raises(TargetError, match=r"no kernel runs .*: crash: killed by SIGSEGV"):
-        registry.run(EVIL, first, second)
-    for ask in (registry.select, registry.rank):
-        with pytest.raises(TargetError, match=r"can run forward-fp32.*: those that could have failed here"):
-            ask(EVIL)
-
-
-def test_nothing_is_left_behind(
-    make_registry: Callable[..., Registry], evil_builder: Builder, tmp_path: Any
-) -> None:
     from tile_oracle.registry import operands as module
 
     registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
     first, second, _ = operands(EVIL)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_SHARED_MEMORY", tmp_path / "missing")
+        patch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path / "missing too"))
+        with pytest.raises(OperandError, match="set TMPDIR to a folder with enough room"):
+            registry.run(EVIL, first, second)
     (tmp_path / "shared").mkdir()
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(module, "_SHARED_MEMORY", tmp_path / "shared")
         registry.run(EVIL, first, second)
     assert list((tmp_path / "shared").iterdir()) == []
@@ -302,20 +300,4 @@ def test_nothing_is_left_behind(
     registry.close()
     assert supervisor.worker_pid is None
     with pytest.raises(TargetError, match="the registry is closed"):
-        registry.run(EVIL, first, second)
-
-
-def test_data_that_find_no_room_are_refused_in_one_line(
-    make_registry: Callable[..., Registry],
-    evil_builder: Builder,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Any,
-) -> None:
-    from tile_oracle.registry import operands as module
-
-    registry = ranking(make_registry(target=EvilTarget(evil_builder)), GOOD)
-    first, second, _ = operands(EVIL)
-    monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path / "missing")
-    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path / "missing too"))
-    with pytest.raises(OperandError, match="set TMPDIR to a folder with enough room"):
         registry.run(EVIL, first, second)

@@ -51,7 +51,7 @@ def test_the_same_report_is_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
 
 
-def test_the_selection_reads_with_plain_pandas(tmp_path: Path) -> None:
+def test_the_selection_reads_with_plain_pandas_and_the_verdict_explains_itself(tmp_path: Path) -> None:
     data = a_report()
     write_report(tmp_path, data)
     table = pd.read_parquet(tmp_path / "selection.parquet")
@@ -59,23 +59,6 @@ def test_the_selection_reads_with_plain_pandas(tmp_path: Path) -> None:
     assert table["efficiency"].tolist() == pytest.approx(data.selection["efficiency"].tolist(), nan_ok=True)
     assert [ranking[0] for ranking in table["ranking"]] == table["pick_kernel"].tolist()
     assert all(len(ranking) == 8 for ranking in table["ranking"])
-
-
-def test_column_types_do_not_depend_on_the_run() -> None:
-    import io
-
-    import pyarrow.parquet as pq
-
-    full = pq.read_schema(io.BytesIO(selection_bytes(a_report())))
-    bare = pq.read_schema(io.BytesIO(selection_bytes(analyse(frame([]), PROBLEMS, None, run=RUN))))
-    none = pq.read_schema(io.BytesIO(selection_bytes(analyse(frame([]), [], None, run=RUN))))
-    assert full.equals(bare)
-    assert full.equals(none)
-
-
-def test_the_verdict_explains_itself(tmp_path: Path) -> None:
-    data = a_report()
-    write_report(tmp_path, data)
     document = json.loads((tmp_path / "verdict.json").read_text())
     assert document["state"] == data.verdict.state
     assert document["failed"] is False
@@ -92,6 +75,18 @@ def test_the_verdict_explains_itself(tmp_path: Path) -> None:
         "complete": False,
     }
     assert [one["name"] for one in document["verdict"]["criteria"]][:3] == ["mean", "median", "P10"]
+
+
+def test_column_types_do_not_depend_on_the_run() -> None:
+    import io
+
+    import pyarrow.parquet as pq
+
+    full = pq.read_schema(io.BytesIO(selection_bytes(a_report())))
+    bare = pq.read_schema(io.BytesIO(selection_bytes(analyse(frame([]), PROBLEMS, None, run=RUN))))
+    none = pq.read_schema(io.BytesIO(selection_bytes(analyse(frame([]), [], None, run=RUN))))
+    assert full.equals(bare)
+    assert full.equals(none)
 
 
 def test_a_report_is_regenerated_from_its_files(tmp_path: Path) -> None:
