@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tile_oracle.errors import RecordError
+from tile_oracle.libraries import ask
 from tile_oracle.libraries.offers import Offer, Offers, ProblemOffers, load_offers, offers_file, save_offers
 from tile_oracle.problem import problem_from_id
 
@@ -37,3 +39,17 @@ def test_what_is_left_out_is_said() -> None:
         "cublaslt: 13.1.0, 2 of 5 algorithms that it accepts, 1 need more than 32 MiB of workspace, "
         "none for 1 of 2 problems (the library has no algorithm for it)"
     )
+
+
+def test_a_child_that_says_nothing_is_silent_and_one_that_ended_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask, "_SILENT_S", 0.01)
+    answers = tmp_path / "answers"
+    answers.touch()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        assert ask._wait(child, answers)
+        assert child.stdin is not None
+        child.stdin.close()
+        monkeypatch.setattr(ask, "_SILENT_S", 60.0)
+        assert not ask._wait(child, answers)

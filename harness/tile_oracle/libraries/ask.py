@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,6 @@ from tile_oracle.process.children import child_environment
 
 _SILENT_S = 600.0
 """A library's file has hundreds of megabytes, and a first start compiles code."""
-_LOOK_S = 0.05
 
 
 def ask_library(
@@ -93,12 +92,10 @@ def _ask(folder: Path, question: Question) -> tuple[list[bytes], str]:
 
 def _wait(child: subprocess.Popen[bytes], answers: Path) -> bool:
     """Waits for the child's end; whether it was silent for too long instead."""
-    size, since = 0, time.monotonic()
-    while child.poll() is None:
-        time.sleep(_LOOK_S)
-        now = answers.stat().st_size
-        if now != size:
-            size, since = now, time.monotonic()
-        elif time.monotonic() - since > _SILENT_S:
-            return True
-    return False
+    size = -1
+    while (now := answers.stat().st_size) != size:
+        size = now
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_SILENT_S)
+            return False
+    return True
