@@ -57,7 +57,7 @@ def test_ones_own_file_with_repeated_rows_and_rude_characters(said, tmp_path: Pa
     path.write_text("# a\x1b[31mb\nN,C,K,Hi,Wi,Y,X\n" + "1,8,8,9,9,3,3\n" * 3)
     text = said(str(path))
     assert "my: 1 problem" in text
-    assert "left out: 2 rows that repeat an earlier problem" in text
+    assert "left out: 2 repeats of earlier problems" in text
     assert "\x1b" not in text
 
 

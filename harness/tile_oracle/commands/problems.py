@@ -170,7 +170,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
         lines.append(f"  file    {problem_set.path}")
     lines.append(f"  sha256  {problem_set.sha256}")
     if problem_set.repeated_rows:
-        lines.append(f"  left out: {problem_set.repeated_rows:,} rows that repeat an earlier problem")
+        lines.append(f"  left out: {count(problem_set.repeated_rows, 'repeat')} of earlier problems")
     lines += [f"  note    {note}" for note in problem_set.notes]
     if problem_set.provenance:
         lines += ["", *(f"  {line}".rstrip() for line in problem_set.provenance.splitlines())]

@@ -34,6 +34,7 @@ from tile_oracle.problem import Problem
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.final import problem_table
 from tile_oracle.record.schema import op_of
+from tile_oracle.terminal.counts import count
 
 # ---- Rankings from a published file of picks, for models that are not available ------------------
 
@@ -99,7 +100,7 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> tuple[pd.DataFr
         }
     )
     again = rows.duplicated(["problem", "kernel"])
-    note = f"{again.sum():,} rows repeat a pick of an earlier problem and count once" if again.any() else ""
+    note = f"{count(int(again.sum()), 'repeated pick')} left out" if again.any() else ""
     return rows[~again].reset_index(drop=True), note
 
 
