@@ -124,6 +124,7 @@ def test_a_code_object_gives_all_facts(tmp_path: Path) -> None:
     assert facts.spills == facts.scratch_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 def test_a_cubin_gives_the_facts_of_ptxas(tmp_path: Path) -> None:
     path = built("sm_90", tmp_path)

@@ -61,6 +61,7 @@ def test_it_looks_where_the_toolchain_looks(
         assert script.default_folder() == prepared_folder(os.environ)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_source_package_is_run(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
