@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.operations.gemm.blas_call import call_of, gemm_of
@@ -97,6 +98,14 @@ def test_a_call_is_the_problem_that_it_was_made_of(layout: str, m: int, n: int, 
 
 
 @pytest.mark.slow
+def test_records_of_other_problems_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (problem,), records, file = make_problems(1), tmp_path / "records.parquet", tmp_path / "tuned.csv"
+    make_records([problem], make_kernels()[:2]).drop(columns="time").to_parquet(records)
+    assert main(["tune", "--from-records", str(records), "-o", str(file), "--format", "aiter"]) == 2
+    assert f"tune: {problem.id} is not a GEMM, and AITER's and" in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_a_measured_gemm_is_a_row_of_a_tuned_table_of_aiter(tmp_path: Path) -> None:
     """`tune --aiter`, from the measurement to what a session picks from the table."""
     file, problem = tmp_path / "bf16_tuned_gemm.csv", "gemm-fp32-rcr-m32-n64-k32"

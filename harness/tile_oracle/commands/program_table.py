@@ -48,18 +48,23 @@ def asked_table(args: argparse.Namespace) -> tuple[str, Path] | None:
     return None if args.aiter is None else ("aiter", args.aiter)
 
 
-def winner(problem: Problem, first: Pick | None) -> Winner:
-    """Returns the pick as a row of a table. Raises ModelError for what such a table cannot say."""
+def _gemm(problem: Problem) -> GemmProblem:
     if problem.op != GemmProblem.op:
         raise ModelError(f"{problem.id} is not a GEMM, and AITER's and PyTorch's tables hold only GEMMs")
+    return cast(GemmProblem, problem)
+
+
+def winner(problem: Problem, first: Pick | None) -> Winner:
+    """Returns the pick as a row of a table. Raises ModelError for what such a table cannot say."""
+    gemm = _gemm(problem)
     if first is None or not first.predicted_tflops:
         raise ModelError(f"the speed of the pick for {problem.id} is unknown: the model only orders kernels")
-    return Winner(cast(GemmProblem, problem), first.kernel.name, first.predicted_tflops)
+    return Winner(gemm, first.kernel.name, first.predicted_tflops)
 
 
 def winners_of_records(runs: list[str], form: str) -> tuple[list[Winner], str]:
     """Returns the oracles of runs among the kernels that a format can name, and their architecture. Raises
-    RecordError for runs of several architectures, or without such a kernel."""
+    RecordError for runs of several architectures, or without such a kernel, ModelError for other problems."""
     records = load_records([Path(run) for run in runs])
     named = records["kernel"].astype(str)
     sources = _SOURCES.get(form, ())
@@ -70,7 +75,7 @@ def winners_of_records(runs: list[str], form: str) -> tuple[list[Winner], str]:
         raise RecordError(f"a table is of one architecture; these runs have {what} of {archs or 'none'}")
     found = find_oracles(final_measurements(pd.DataFrame(own))).to_dict("records")
     return [
-        Winner(cast(GemmProblem, problem_from_id(one["problem"])), one["oracle_kernel"], one["oracle_tflops"])
+        Winner(_gemm(problem_from_id(one["problem"])), one["oracle_kernel"], one["oracle_tflops"])
         for one in found
         if isinstance(one["oracle_kernel"], str)
     ], archs[0]
