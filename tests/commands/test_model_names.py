@@ -37,6 +37,18 @@ def test_a_misspelt_name_is_answered_with_the_model_that_was_meant(
     assert f"did you mean {SHIPPED}?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", ["single", "out-of-fold", "roofline"])
+def test_what_a_session_chooses_is_said_to_be_that(
+    word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dataset(some_run(some_problems(2), 3)[0], tmp_path / "some.parquet")
+    assert main(["model", "evaluate", word, str(tmp_path / "some.parquet")]) == 2
+    assert (
+        f"{word} is what a session chooses: pytest --oracle=RECORDS --models={word}"
+        in capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize(
     "command",
     [

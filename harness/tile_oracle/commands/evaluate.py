@@ -25,6 +25,7 @@ from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.final import problems_of
 from tile_oracle.report.data import Extrapolating, Training
 from tile_oracle.report.terminal import evaluation_lines
+from tile_oracle.session.models import WORDS
 from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.documentation import page
 from tile_oracle.training.extrapolation import extrapolating_picks
@@ -85,6 +86,8 @@ def picker_for(word: str, records: pd.DataFrame) -> Picker:
     arch = "" if archs.empty else str(archs.iloc[0])
     if (found := picker_of(word, arch, problems)) is not None:
         return found
+    if word in WORDS and not Path(word).is_dir():
+        raise ModelError(f"{word} is what a session chooses: pytest --oracle=RECORDS --models={word}")
     folder = folder_of_model(word)
     arch = arch or read_spec(folder).arch
     return Folders(folder.name, arch, folders=dict.fromkeys((one.kind for one in problems), folder))
