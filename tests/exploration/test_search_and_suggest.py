@@ -187,7 +187,7 @@ KERNELS: list[Kernel] = [
 
 
 @pytest.fixture(scope="module")
-def records() -> pd.DataFrame:
+def products() -> pd.DataFrame:
     """Every pair once, as fast as the roofline says, but for a factor of each kernel. Two kernels agree."""
     rows = pd.DataFrame(pair_columns(PROBLEMS, KERNELS))
     factor = np.random.default_rng(0).uniform(1.0, 2.0, len(KERNELS))
@@ -201,17 +201,17 @@ def records() -> pd.DataFrame:
     return made_table(made, "gemm")
 
 
-def test_a_cold_start_opens_with_what_the_roofline_calls_fastest(records: pd.DataFrame) -> None:
-    start = Exhaustive.of(records).start
+def test_a_cold_start_opens_with_what_the_roofline_calls_fastest(products: pd.DataFrame) -> None:
+    start = Exhaustive.of(products).start
     chosen, _ = start.choose(np.full(len(start.table), np.nan), OPENING * start.problems)
     expected = pd.Series(RooflineModel("sm_90").log_time(start.table, {}))
     least = expected.groupby(start.problem_of).min()
     assert np.allclose(expected[chosen[: start.problems]], least)
 
 
-def test_trees_correct_the_roofline(records: pd.DataFrame) -> None:
+def test_trees_correct_the_roofline(products: pd.DataFrame) -> None:
     """Where times are the roofline's, its first kernels are the best, and little is expected of others."""
-    start = Exhaustive.of(records).start
+    start = Exhaustive.of(products).start
     exact = np.exp(RooflineModel("sm_90").log_time(start.table, {}))
     known = np.full(len(start.table), np.nan)
     chosen, _ = start.choose(known, OPENING * start.problems)
@@ -239,13 +239,13 @@ def test_what_fails_for_a_kind_of_problem_is_not_tried_on_others_of_it() -> None
     assert (start._works(np.where(np.isfinite(known), known, np.nan)) == 1).all(), "nothing failed"
 
 
-def test_it_is_better_than_random_choice(records: pd.DataFrame) -> None:
-    exhaustive = Exhaustive.of(records)
+def test_it_is_better_than_random_choice(products: pd.DataFrame) -> None:
+    exhaustive = Exhaustive.of(products)
     assert exhaustive.regret(5) < exhaustive.random_regret(5) / 2
 
 
-def test_suggestions_ask_for_what_is_not_measured_and_may_be_fastest(records: pd.DataFrame) -> None:
-    asked = suggest(records[records["problem"] != PROBLEMS[0].id], "sm_90", PROBLEMS, KERNELS, 20)
+def test_suggestions_ask_for_what_is_not_measured_and_may_be_fastest(products: pd.DataFrame) -> None:
+    asked = suggest(products[products["problem"] != PROBLEMS[0].id], "sm_90", PROBLEMS, KERNELS, 20)
     assert set(asked["problem"]) == {PROBLEMS[0].id}
-    of_problem = records[records["problem"] == PROBLEMS[0].id]
+    of_problem = products[products["problem"] == PROBLEMS[0].id]
     assert of_problem.loc[of_problem["latency_ms"].idxmin(), "kernel"] in set(asked["kernel"])
