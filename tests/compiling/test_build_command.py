@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import cast
 
@@ -147,3 +148,21 @@ def test_a_source_with_kernels_of_its_own_has_those_of_the_asked_operation() -> 
         found = own_kernels(cast(KernelSource, Source()), args, None)
         kinds = {kernel.kind for kernel in found}
         assert kinds == {kind for kind in Source.kinds if op in (None, kind.op)}
+
+
+def test_a_large_build_says_first_how_long_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_LARGE", 7)
+    monkeypatch.setattr(build, "_LEAST_LOOKED_AT", 3)
+    words = ("--kernel-set", "tiny", "--jobs", 1)
+    assert tile_oracle_build("-o", tmp_path / "made", *words) == 0
+    first, then, *_ = capsys.readouterr().err.splitlines()
+    assert first == "8 kernels to compile: 3 of them first, to see how long they take"
+    assert re.fullmatch(
+        r"this will take about 0:\d\d to 0:\d\d with 1 compiler at once; --problem-set SETS builds what .*",
+        then,
+    )
+    assert len(names_in(tmp_path / "made")) == 8
+    assert tile_oracle_build("-o", tmp_path / "again", *words) == 0
+    assert "this will take" not in capsys.readouterr().err, "all are in the cache"

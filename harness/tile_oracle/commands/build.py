@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from tile_oracle.commands.arguments import BUILD_DIR, CK_TILE, KERNELS, TOOLCHAIN, take_source
 from tile_oracle.commands.kernel_verify import verified_lines, verified_status, verify_kernel
@@ -17,7 +18,7 @@ from tile_oracle.commands.kinds import KINDS, kinds_to_build, own_kernels
 from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import REFUSE, Builder
 from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource
-from tile_oracle.compiling.prebuild import PrebuiltReport, Progress, prebuild
+from tile_oracle.compiling.prebuild import PrebuiltReport, Progress, build_all, prebuild
 from tile_oracle.compiling.source_providers import open_kernel_source
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
@@ -43,6 +44,10 @@ instruction sets:
 """
 
 _LOGS_SHOWN = 10
+_LARGE, _LEAST_LOOKED_AT = 500, 8
+"""Kernels from which on a build says its time in advance, and least number of those that it looks at."""
+_KNOWN_TO = 1.3
+"""A factor to which some kernels tell the time of all."""
 _LOG_LINES_SHOWN = 8
 
 
@@ -73,12 +78,12 @@ def run(args: argparse.Namespace) -> int:
     """Builds, reports, and returns 1 when a kernel did not compile, or what `verified_status` says.
     Raises HarnessError."""
     source = open_kernel_source(args.arch, take_source(args, args.ck_tile))
-    kernels = _pool(args, source)
+    kernels, jobs = _pool(args, source), usable_cores() if args.jobs is None else args.jobs
     with Builder(
         arch=args.arch,
         toolchain=args.toolchain,
         build_dir=args.build_dir,
-        jobs=usable_cores() if args.jobs is None else args.jobs,
+        jobs=jobs,
         isa=args.isa,
         timeout_s=args.compile_timeout,
         runs_here=False,
@@ -87,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
     ) as builder:
         native = source.implementation == NATIVE
         kernels, left_out = (kernels, []) if native else _in_source(source, kernels)
+        for told in _long_build(builder, kernels, jobs, asks_all=args.problem_set is None):
+            print(told, file=sys.stderr, flush=True)
         with ProgressLine(sys.stderr) as line:
             report = prebuild(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
         source.describe_in(args.output)
@@ -101,6 +108,24 @@ def run(args: argparse.Namespace) -> int:
         said = verified_lines(verified) if verified else []
         print("\n".join([*left_out, *said, describe_report(report, builder)]))
     return 1 if report.failed else verified_status(verified)
+
+
+def _long_build(builder: Builder, kernels: Sequence[Kernel], jobs: int, *, asks_all: bool) -> Iterator[str]:
+    """Yields how long a large build will take, by some of its kernels, which are compiled first; and what is
+    shorter. asks_all: for no problem set. Raises BuildError."""
+    missing = [kernel for kernel in kernels if builder.needs_compiler(kernel)]
+    if len(missing) <= _LARGE:
+        return
+    looking = max(_LEAST_LOOKED_AT, 2 * jobs)
+    yield f"{len(missing):,} kernels to compile: {looking} of them first, to see how long they take"
+    began = time.monotonic()
+    build_all(builder, missing[:: len(missing) // looking][:looking])
+    expected_s = (time.monotonic() - began) / looking * (len(missing) - looking)
+    fewer = "; --problem-set SETS builds what the problems in hand need" if asks_all else ""
+    yield (
+        f"this will take about {clock(expected_s / _KNOWN_TO)} to {clock(expected_s * _KNOWN_TO)} with "
+        f"{jobs} compiler{'s' * (jobs > 1)} at once{fewer}"
+    )
 
 
 def _pool(args: argparse.Namespace, source: KernelSource) -> list[Kernel]:

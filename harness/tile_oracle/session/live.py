@@ -350,7 +350,27 @@ class LiveSession(Session):
             lines.append(f"fleet: Ray at {self.options.fleet}{of_kind}")
         if self.devices is not None:
             lines.append(f"devices: {self.devices}, each with a process of its own")
-        return lines
+        return [*lines, *self._forecast()]
+
+    def _forecast(self) -> list[str]:
+        """Returns how long a long session may take, and what is shorter."""
+        if self.options.resume or self.options.on_cluster:
+            return []
+        from tile_oracle.session.forecast import LONG_S, forecast
+
+        options = self.options
+        problems = [(problem, len(self.plan.asked(problem))) for problem in self.plan.problems]
+        found = forecast(problems, self.target, options.report_dir).of(self.workers)
+        if min(found.most_s, options.budget_s or found.most_s) < LONG_S:
+            return []
+        ways = (
+            ("--first 16 (a verdict on the best first)", options.first is None and self.workers == 1),
+            ("--budget 10m", options.budget_s is None),
+            ("--kernel-set tiny", options.kernels.pool_name == "" and options.kernel_set != "tiny"),
+            ("--target replay (recorded measurements)", self.is_judged),
+        )
+        shorter = ", ".join(way for way, fits in ways if fits)
+        return [f"{found.describe()}, compilers not counted; shorter: {shorter}"]
 
     def settling_command(self, run: Run, suspects: Path) -> str:
         # The session's own options: without its folders and kernels, run and baseline would not be found.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Numbers = npt.NDArray[np.float64]
-_RUNS_OF_LONG = 5.0
+RUNS_OF_LONG = 5.0
 """Runs of a kernel that takes longer than its budget of samples: checks, and two timed ones."""
 _TYPICAL = 0.5
 """Of the best kernel's rate, that of the others of its pool in the mean."""
@@ -101,7 +101,7 @@ def beyond_s(left: Iterable[Work], most_flops: float, best_tflops: float) -> flo
     if not best_tflops > 0:
         return 0.0
     flops = sum(one.pairs * max(0.0, one.flops - most_flops) for one in left)
-    return _RUNS_OF_LONG * flops / (_TYPICAL * best_tflops * 1e12)
+    return RUNS_OF_LONG * flops / (_TYPICAL * best_tflops * 1e12)
 
 
 def _least_squares(flops: Numbers, pair_s: Numbers, weights: Numbers) -> tuple[float, float]:
