@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         with ProgressLine(sys.stderr) as line:
             report = prebuild(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
         source.describe_in(args.output)
-        left_out = [*source.notes, *left_out]
+        left_out = [*source.notes_on({kernel.kind.op for kernel in kernels}), *left_out]
         if native and (more := list_of_kernels(args.kernel_set).triton):
             left_out = [
                 *left_out,

@@ -97,7 +97,9 @@ def _own_pools(named: str, args: argparse.Namespace, where: KernelFilter | None)
         KindPool(arch, kind, PoolExplanation(tuple(one for one in kernels if one.kind == kind), (), ()))
         for kind in dict.fromkeys(kernel.kind for kernel in kernels)
     )
-    return Pools(RuleSet(args.kernels, "", {}, source.notes), kinds, source)
+    return Pools(
+        RuleSet(args.kernels, "", {}, source.notes_on({one.kind.op for one in kinds})), kinds, source
+    )
 
 
 # ---- counts -------------------------------------------------------------------------------------

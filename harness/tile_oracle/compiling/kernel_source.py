@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tile_oracle.compiling.isa import Isa
@@ -75,9 +75,8 @@ class KernelSource(ABC):
         """The kinds of problems that it has kernels for; None: its kernels are those of a rule set."""
         return None
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Messages for the user about the pool."""
+    def notes_on(self, operations: Collection[str]) -> tuple[str, ...]:
+        """Returns messages for the user about the kernels of operations."""
         return ()
 
     def expect(self, problems: Sequence[Problem]) -> None:

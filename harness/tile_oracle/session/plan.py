@@ -224,7 +224,7 @@ def _of_sources(
         rules = rules_of(options.kernel_set, options.ck_tile)
         if source is not None:
             source.expect(problem_set.problems)
-            notes += source.notes
+            notes += source.notes_on({kind.op for kind in kinds})
         if source is not None and source.kinds is not None:
             rules = options.kernel_set
         else:

@@ -27,7 +27,8 @@ def test_a_file_becomes_a_pool_and_this_process_imports_none_of_it(copy_file: Pa
     (kernel,) = source.pool(KIND)
     assert kernel.name == "gemm_bf16_rcr_triton.copy.BLOCK=64.num_stages=3.num_warps=4"
     assert source.kinds == (KIND,)
-    assert source.notes == (
+    assert source.notes_on({"softmax"}) == ()
+    assert source.notes_on({"gemm"}) == (
         "1 configuration of copy left out: waves_per_eu is neither an argument of it nor an option for sm_90",
     )
     unit = json.loads(source.unit(kernel))

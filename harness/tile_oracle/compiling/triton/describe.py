@@ -35,7 +35,7 @@ def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str
     declarations = import_declarations(path)
     reads.end_import()
     kernels: dict[str, dict[str, object]] = {}
-    left_out: Counter[tuple[str, str]] = Counter()
+    left_out: Counter[tuple[str, str, str]] = Counter()
     pruned = []
     for number, declaration in enumerate(declarations):
         specifier = Specifier(declaration, number, path, arch)
@@ -55,7 +55,7 @@ def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str
         "files": reads.files(),
         "environment": reads.variables,
         "kernels": kernels,
-        "left_out": [[function, why, count] for (function, why), count in left_out.items()],
+        "left_out": [[*one, count] for one, count in left_out.items()],
         "pruned": pruned,
     }
 

@@ -41,13 +41,13 @@ _NOT_COMPILED = ("constraints", "config")
 class Told:
     """What the child process says of a file.
 
-    left_out: (function, why, number of configurations). pruned: functions with pruning functions.
+    left_out: (operation, function, why, number of configurations). pruned: functions with pruning functions.
     environment: the variables that the file reads, as they were then. files: those that it reads -> their
     places. kept: what the pruning functions said so far.
     """
 
     kernels: dict[str, dict[str, Any]]
-    left_out: tuple[tuple[str, str, int], ...]
+    left_out: tuple[tuple[str, str, str, int], ...]
     pruned: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def _description(told: Described, headers: Headers, where: str) -> Description:
     except (KeyError, TypeError, ValueError, HarnessError) as error:
         raise BuildError(f"{where}: its description cannot be used ({error})") from None
     if not units:
-        why = f": {told.left_out[0][1]}" if told.left_out else ""
+        why = f": {told.left_out[0][2]}" if told.left_out else ""
         raise NoKernelsError(f"{where} has no kernel for {told.arch}{why}")
     return Description(told, headers, units)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -61,12 +61,12 @@ class TritonSource(KernelSource):
         """The kinds of problems that there are kernels for."""
         return tuple(self._pools)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the file declares and this architecture has no kernel for."""
+    def notes_on(self, operations: Collection[str]) -> tuple[str, ...]:
+        """Returns what the file declares for operations and this architecture has no kernel for."""
         counts = Counter[tuple[str, str]]()
-        for function, why, count in self.description.told.left_out:
-            counts[function, why] += count
+        for op, function, why, count in self.description.told.left_out:
+            if op in operations:
+                counts[function, why] += count
         return tuple(
             f"{count} configuration{'s' * (count != 1)} of {function} left out: {why}"
             for (function, why), count in counts.most_common()

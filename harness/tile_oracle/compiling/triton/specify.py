@@ -89,8 +89,8 @@ class Specifier:
         except HarnessError as error:
             raise FileFailure(one_line(error, self._folder, self._file, self._line)) from None
         self.function = str(self.jit.__name__)
-        self.left_out: list[tuple[str, str]] = []
-        """(function, why) of each configuration that is no kernel."""
+        self.left_out: list[tuple[str, str, str]] = []
+        """(operation, function, why) of each configuration that is no kernel."""
 
     @property
     def code(self) -> list[str]:
@@ -131,7 +131,7 @@ class Specifier:
             yield Kind(operation.name, tuple(zip(operation.kind_fields, one, strict=True)))
 
     def _leave_out(self, why: str) -> None:
-        self.left_out.append((self.function, why))
+        self.left_out.append((self._declared.view.op, self.function, why))
 
     def _of_kind(self, view: ProblemView) -> Iterator[tuple[NamedKernel, dict[str, Any]]]:
         seen: set[str] = set()
