@@ -126,8 +126,9 @@ def product_pool(
 ) -> FeatureSchema:
     """Returns the schema of pools of an operation that multiplies matrices.
 
-    problem: features of its problems, of which `columns` are columns and `logs` are so as logarithms. tiles:
-    their number. element_bytes: of A and B. sizes, fills: `tiles_of_product`, `fills_of_product`.
+    problem: features of its problems, of which `columns` are columns and `logs` are so as logarithms; others
+    may read the rest. tiles: their number. element_bytes: of A and B. sizes, fills: `tiles_of_product`,
+    `fills_of_product`.
     """
     traffic = f"""
 log2_compute = log2_of(steps * tile_m * tile_n * tile_k)  # log2 of a compute unit's multiplications
@@ -143,7 +144,7 @@ log2_cu_traffic = log2_of({element_bytes} * steps * (tile_m + tile_n) * tile_k)
             *(*CONFIGURED, *ROUNDS, *PRODUCT_STEPS, *formulas(traffic), *fills, *BINARY),
         ),
         (
-            *(*TILES, *(one for one in problem if one.name in logs), *sizes),
+            *(*TILES, *(one for one in problem if one.name in logs or one.name not in columns), *sizes),
             *formulas(f"tiles = {tiles}  # workgroups' tiles"),
             *SERIAL_STEPS,
         ),

@@ -19,9 +19,16 @@ pairs = tokens * topk  # pairs of a token and an expert
 N = where(product == 1, hidden, 2 * intermediate)  # columns of the result
 K = where(product == 1, intermediate, hidden)  # depth
 rows_of_expert = pairs / experts  # rows of an expert on average
-active = minimum(pairs, experts)  # the most experts with tokens
+hot_rows = tokens * hot / 100  # rows of the hot expert
+others = pairs - hot_rows  # rows of the others
+rows_at_top = pairs / (log(experts) + 0.5772)  # rows of the first expert by Zipf's law of exponent 1
+fullest = maximum(hot_rows, where(zipf > 0, minimum(tokens, rows_at_top), rows_of_expert))
+    # rows of the fullest expert, those by Zipf's law as if its exponent were 1
+drawn = where(zipf > 0, rows_at_top * (1 + log(maximum(1, experts / rows_at_top))), others)
+    # experts that the others' rows may reach: by Zipf's law the first ones, and some of the tail
+active = minimum(minimum(drawn, others), experts)  # experts with tokens besides the hot one
 flops = 2 * pairs * N * K  # floating-point operations
-bytes_total = 2 * (pairs * (N + K) + active * N * K)
+bytes_total = 2 * (pairs * (N + K) + (active + where(hot > 0, 1, 0)) * N * K)
     # bytes of rows, of weights of active experts, and of the result
 """),
     INTENSITY,
@@ -31,10 +38,12 @@ _POOL = product_pool(
     _PROBLEM,
     ("is_down", "zipf", "hot", "intensity"),
     _WORDS,
-    logs=(*_SIZES, "pairs", "N", "K", "rows_of_expert", "active", "flops", "bytes_total"),
+    logs=(*_SIZES, "pairs", "N", "K", "rows_of_expert", "fullest", "active", "flops", "bytes_total"),
     tiles="tiles_m * tiles_n",
     sizes=formulas("""
-tiles_m = active * ceil_div(pairs / active, tile_m)  # blocks of rows of a uniform routing
+even_m = active * ceil_div(others / maximum(active, 1), tile_m)  # blocks of rows of a uniform routing
+tiles_m = ceil_div(hot_rows, tile_m) + where(zipf > 0, maximum(active, others / tile_m + active / 2), even_m)
+    # blocks of rows; by Zipf's law each expert's last one is half full
 tiles_n = ceil_div(N, tile_n)  # tiles along N
 tiles_k = ceil_div(K, tile_k)  # steps along K
 """),
