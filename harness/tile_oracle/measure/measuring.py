@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 
 from tile_oracle.compiling.binary_identity import RunIdentity, run_identity
@@ -95,8 +96,12 @@ class Measuring:
         """Yields the results of the kernels and then the leaders again, each with the copies that it has."""
         picks = [parse_kernel_name(name) for name in self._work.picks]
         own, copies = without_copies(known)
-        shared = [m for m in own if m.round < ROUND_FINAL and m.status in OF_THE_BINARY]
-        refusals = {kernel: self._supervisor.target.refusal(kernel, problem) for kernel in kernels}
+        refusal = partial(self._supervisor.target.refusal, problem=problem)
+        # What was refused before it ran says nothing of a kernel with the same code.
+        shared = [
+            m for m in own if m.round < ROUND_FINAL and m.status in OF_THE_BINARY and not refusal(m.kernel)
+        ]
+        refusals = {kernel: refusal(kernel) for kernel in kernels}
         yield from (Measurement(problem, one, "unsupported", why) for one, why in refusals.items() if why)
         waiting = [kernel for kernel, why in refusals.items() if why is None]
         code = self._identify([*waiting, *(m.kernel for m in shared)]) if waiting else {}

@@ -243,11 +243,11 @@ def _linked(
     processes = CompilerProcesses()
 
     def run(*arguments: str) -> Ended:
-        return processes.run((*compiler.command, *options, *arguments), work, _TIMEOUT_S)
+        return processes.run((*compiler.command, *arguments), work, _TIMEOUT_S)
 
     objects = [f"{place}.o" for place, _ in enumerate(sources)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        ended = list(threads.map(lambda one, to: run("-c", one, "-o", to), sources, objects))
+        ended = list(threads.map(lambda one, to: run(*options, "-c", one, "-o", to), sources, objects))
     return [*ended, run(*objects, *linked)] if all(one.ok for one in ended) else ended
 
 
@@ -259,7 +259,7 @@ def _compile(
         content.write(work / "cpp")
         (work / "built").mkdir()
         sources = [f"../cpp/{unit}" for unit in units]
-        ended = _linked(compiler, work / "built", sources, _FLAGS, ("-shared", "-o", "library.so"))
+        ended = _linked(compiler, work / "built", sources, _FLAGS, (*_FLAGS, "-shared", "-o", "library.so"))
         log = "\n".join(one.log for one in ended if one.log)
         if not all(one.ok for one in ended):
             if not any(one.interrupted for one in ended):
