@@ -49,7 +49,7 @@ def test_imported_files_beside_it_belong_to_its_identity(copy_file: Path) -> Non
     before = describe_file(copy_file, "sm_90")
     assert [name for name, _ in before.headers.files] == ["copying.py", "sizes.py"]
     (copy_file.parent / "sizes.py").write_text("BLOCKS = [64, 128]\n")
-    assert describe_file(copy_file, "sm_90").identity != before.identity
+    assert describe_file(copy_file, "sm_90").told.identity != before.told.identity
 
 
 @pytest.mark.slow

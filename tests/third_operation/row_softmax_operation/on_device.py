@@ -72,7 +72,7 @@ class SoftmaxData(CpuData):
             values = rounds[turns.kept_states[0]]
             return mismatch(turns.kept.view(np.float32).reshape(values.shape), reference(values))
 
-        return TimedSet(self._problem, inputs, out, turns, compare)
+        return TimedSet(inputs, out, turns, compare)
 
 
 def _random(problem: SoftmaxProblem, seed: int) -> Values:
