@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,8 +20,8 @@ from pathlib import Path
 from statistics import median
 
 import pandas as pd
+from several_devices import OF_PROBLEM, session_lines
 
-_OF_PROBLEM = re.compile(r"\[ *\d+/\d+\] ")
 _ON_CPU = (
     *("--problem-set", "many.csv", "--target", "cpu", "--kernel-set", "tiny"),
     *("--kernel-budget", "100ms", "--sampling", "equal"),
@@ -36,23 +33,10 @@ def session(checkout: Path, folder: Path, options: Sequence[str]) -> dict[str, f
     """A first session of a version."""
     caches = {name: str(folder / "cache") for name in ("TILE_ORACLE_CACHE", "TRITON_CACHE_DIR")}
     path = os.pathsep.join([str(checkout / "harness"), str(checkout)])
-    command = [sys.executable, "-u", "-m", "pytest", "-p", "no:cacheprovider", "--model", "none"]
     began, first_s = time.perf_counter(), 0.0
-    process = subprocess.Popen(
-        [*command, *options, "--report-dir", "reports", "--run-name", "first"],
-        cwd=folder,
-        env={**os.environ, **caches, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if not first_s and _OF_PROBLEM.match(line):
-            first_s = time.perf_counter() - began
-    if process.wait() not in (0, 1):
-        raise SystemExit("".join(said[-30:]))
+    for passed, line in session_lines(folder, options, "first", {**os.environ, **caches, "PYTHONPATH": path}):
+        if not first_s and OF_PROBLEM.match(line):
+            first_s = passed
     wall_s = time.perf_counter() - began
     records = pd.read_parquet(folder / "reports" / "first" / "measurements")
     waited_s = records["build_wait_ms"].sum() / 1e3

@@ -23,11 +23,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-_OF_PROBLEM = re.compile(r"\[ *\d+/\d+\] ")
+OF_PROBLEM = re.compile(r"\[ *\d+/\d+\] ")
 _ON_CPU = (
     *("--problem-set", "many.csv", "--target", "cpu", "--kernel-set", "tiny"),
     *("--kernel-budget", "200ms", "--sampling", "equal"),
@@ -35,26 +35,35 @@ _ON_CPU = (
 _PROBLEMS = 24
 
 
-def session(folder: Path, options: Sequence[str], name: str) -> dict[str, float]:
-    """Seconds of a session from its start: until its first and last line of a problem, and its end."""
+def session_lines(
+    folder: Path, options: Sequence[str], name: str, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[float, str]]:
+    """Yields each line of a session in a folder, with the seconds since its start. Raises SystemExit with the
+    last ones if it ends otherwise than a session may."""
     command = [sys.executable, "-u", "-m", "pytest", "-p", "no:cacheprovider", "--model", "none"]
-    began, seen = time.perf_counter(), []
+    began, said = time.perf_counter(), []
     process = subprocess.Popen(
         [*command, *options, "--report-dir", str(folder / "reports"), "--run-name", name],
         cwd=folder,
+        env=env,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
-    said = []
     for line in process.stdout:
         said.append(line)
-        passed = time.perf_counter() - began
-        if _OF_PROBLEM.match(line):
-            seen.append(passed)
-        print(f"{name} {passed:6.1f} s {line.rstrip()[:150]}", file=sys.stderr, flush=True)
+        yield time.perf_counter() - began, line
     if process.wait() not in (0, 1):
         raise SystemExit("".join(said[-30:]))
+
+
+def session(folder: Path, options: Sequence[str], name: str) -> dict[str, float]:
+    """Seconds of a session from its start: until its first and last line of a problem, and its end."""
+    began, seen = time.perf_counter(), []
+    for passed, line in session_lines(folder, options, name):
+        if OF_PROBLEM.match(line):
+            seen.append(passed)
+        print(f"{name} {passed:6.1f} s {line.rstrip()[:150]}", file=sys.stderr, flush=True)
     return {"first": seen[0], "last": seen[-1], "whole": time.perf_counter() - began}
 
 
