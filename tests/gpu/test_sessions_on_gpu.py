@@ -192,7 +192,8 @@ def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
     # first runs, which may take twice as long.
     short = ok[ok["latency_ms"] < 0.1]
     of_least = short["busy_ms"] / (short["samples"] * (100 * short["latency_ms"]).clip(upper=0.2))
-    assert (of_least >= 1).mean() > 0.9 and of_least.min() > 0.25
+    assert (of_least >= 1).mean() > 0.9
+    assert of_least.min() > 0.25
     if gpu.where.machine is not None:
         assert len(short)
     for column in ("vgprs", "lds_bytes", "spills", "workgroups_per_cu", "loop_matrix_instructions"):
