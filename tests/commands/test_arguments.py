@@ -58,4 +58,5 @@ def test_help_is_one_text_with_the_default_and_the_rows_below_a_heading_are_a_gr
     by_name = {one.names[-1]: one for one in TABLE}
     assert by_name["--out"].attributes["help"] == "a folder: it must be given, 100 %%"
     assert by_name["--folds"].attributes["help"] == "a number (default: 5)"
+    assert by_name["--folds"].attributes["default"] == 5, "argparse reads no default with --help"
     assert [one.names for one in TABLE if one.heading == "of a kind"] == [("--of",)]

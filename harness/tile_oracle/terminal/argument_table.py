@@ -78,6 +78,9 @@ def _arguments(
         default = attributes.get("default")
         if default and "(default" not in about:
             about += f" (default: {default})"
+        if isinstance(default, str) and "type" in attributes:
+            # Read here: with --help argparse stops before it reads defaults, and pytest goes on with them.
+            attributes["default"] = attributes["type"](default)
         yield Argument(names, {**attributes, "help": about.replace("%", "%%")}, heading)
 
 
