@@ -167,6 +167,22 @@ def test_the_line_of_the_head_has_every_way_to_choose_and_no_text_over_another()
     assert all(left >= 0 and right <= 480 for spans in rows.values() for left, right in spans)
 
 
+@pytest.mark.parametrize("percent", [12.0, 33.0, 48.0, 52.0, 70.0, 98.0])
+def test_the_text_above_the_line_lies_within_the_chart_wherever_the_mean_is(percent: float) -> None:
+    data = a_report(40)
+    selection = data.selection.assign(efficiency=percent / 100.0)
+    beside = (PickerFigures("the lowest", 40, 10.0, 5.0),)
+    chart = hero_line(dataclasses.replace(data, selection=selection, beside=beside))
+    x, anchor, said = re.findall(
+        r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)" class="lead">([^<]+)', chart
+    )[0]
+    wide = 8.0 * len(said)
+    left = float(x) - wide if anchor == "end" else float(x)
+    assert f"{percent:.1f}" in said
+    assert left >= -8
+    assert left + wide <= 488
+
+
 def test_wrong_and_missing_results_are_the_first_sentence() -> None:
     data = a_report(40, failures=0.6)
     problems = [*data.not_covered.values()]

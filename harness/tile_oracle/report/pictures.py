@@ -141,8 +141,8 @@ def predicted_measured(data: ReportData) -> Markup | None:
 
 
 _WIDTH, _SIDE, _TRACK, _ROW = 480, 14, 46, 17
-_LETTER = 7.0
-"""Width of a letter, at most, in the units of the chart."""
+_LETTER, _LARGE_LETTER = 7.0, 8.3
+"""Widths of a letter, at most, in the units of the chart: below the line, and above it."""
 
 
 def spots(data: ReportData) -> list[tuple[float, str]]:
@@ -184,25 +184,31 @@ def hero_line(data: ReportData) -> Markup:
     said = f"this model{trained_on} {words.percent(own.value)}, 95 % interval {own.low:.1f} to {own.high:.1f}"
     plot.add("line", css="interval", x1=plot.x(own.low), x2=plot.x(own.high), y1=_TRACK, y2=_TRACK)
     plot.dot("own", (own.value, 0.0), 7, said)
-    anchor = "end" if plot.x(own.value) > _WIDTH / 2 else "start"
-    side = 8 if anchor == "end" else -8
-    plot.text(plot.x(own.value) + side, _TRACK - 16, said, anchor, css="lead")
+    at, anchor = _beside(plot.x(own.value), _LARGE_LETTER * len(said), 8)
+    plot.text(at, _TRACK - 16, said, anchor, css="lead")
     plot.text(_SIDE, height - 3, f"{low:g} %", "start")
     plot.text(_WIDTH - _SIDE, height - 3, "100 %: the oracle", "end")
     return plot.svg(f"Mean efficiency: {'; '.join([said, *(label for _, label in others)])}")
 
 
 def _labels(shares: list[tuple[str, float]]) -> list[tuple[int, float, str]]:
-    """(row, x, anchor) of each text, whose place on the line is from 0 to 1: it ends below it, or begins
-    there where the chart's edge is too near."""
+    """(row, x, anchor) of each text, whose place on the line is from 0 to 1."""
     boxes: list[tuple[int, float, float]] = []
     found = []
     for said, share in shares:
-        at, wide = _SIDE + share * (_WIDTH - 2 * _SIDE), _LETTER * len(said)
-        fits = at + 4 > wide
-        left, row = at + 4 - wide if fits else at - 4, 0
+        wide = _LETTER * len(said)
+        at, anchor = _beside(_SIDE + share * (_WIDTH - 2 * _SIDE), wide, 4)
+        left, row = at - wide if anchor == "end" else at, 0
         while any(one == row and left < right + 6 and begin < left + wide + 6 for one, begin, right in boxes):
             row += 1
         boxes.append((row, left, left + wide))
-        found.append((row, at + 4 if fits else at - 4, "end" if fits else "start"))
+        found.append((row, at, anchor))
     return found
+
+
+def _beside(at: float, wide: float, over: float) -> tuple[float, str]:
+    """(x, anchor) of a text at a place on the line: it ends there, begins there where the chart's left edge is
+    too near, and begins at that edge where the right one is, too. over: how far it goes beyond the place."""
+    if at + over >= wide:
+        return at + over, "end"
+    return (at - over, "start") if at - over + wide <= _WIDTH else (0.0, "start")

@@ -243,8 +243,8 @@ def scope_notes(data: ReportData) -> list[str]:
         )
     if pool.not_built:
         notes.append(
-            f"{count(pool.not_built, 'kernel')} of the kernel set not built by this checkout: the model "
-            f"chose among the other {pool.ranked:,}"
+            f"{count(pool.not_built, 'kernel')} of the kernel set not built by this checkout: the "
+            f"candidates are the other {pool.ranked:,}"
         )
     if pool.recorded is not None and pool.recorded_ranked < pool.recorded:
         notes.append(
