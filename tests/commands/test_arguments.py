@@ -48,10 +48,12 @@ def test_values_are_those_given_or_the_defaults_of_the_table() -> None:
     assert read("a -o b --json found.json").json == Path("found.json")
 
 
-@pytest.mark.parametrize("words", ["a -o b --folds -1", "a -o b --by none", "a -o b --recipe none"])
+@pytest.mark.parametrize(
+    "words", ["--folds -1", "--by none", "--recipe none", "--reach 101", "--reach nan", "--reach -1"]
+)
 def test_other_values_are_refused(words: str) -> None:
     with pytest.raises(argparse.ArgumentError):
-        read(words)
+        read(f"a -o b {words}")
 
 
 def test_help_is_one_text_with_the_default_and_the_rows_below_a_heading_are_a_group() -> None:

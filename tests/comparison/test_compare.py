@@ -240,7 +240,6 @@ def test_wrong_arguments_are_one_line(
         [*files, "--by", "pick"],
         [files[0], str(tmp_path / "none.json")],
         [*files, "--records", files[0], "--html", "x.html"],
-        [*files, "--same", "-1"],
     ):
         assert main(["compare", *words]) == 2, words
         assert capsys.readouterr().err.count("\n") == 1

@@ -60,8 +60,6 @@ def _measurements(args: argparse.Namespace) -> int:
     wanted = [word.strip() for word in args.fail_on.split(",") if word.strip()]
     if unknown := [word for word in wanted if word not in FAIL_ON]:
         raise HarnessError(f"--fail-on {unknown[0]!r} is unknown: use {', '.join(FAIL_ON)}")
-    if not 0 <= args.same < 100:
-        raise HarnessError(f"--same {args.same:g}: give a change in percent, from 0 to 100")
     old, new = read_side(Path(args.old)), read_side(Path(args.new))
     comparison = compare_sides(old, new, by=args.by, margin_percent=args.same)
     outputs = [(args.markdown, markdown(comparison))]

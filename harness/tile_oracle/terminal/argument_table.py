@@ -43,9 +43,16 @@ def count(text: str) -> int:
     return int(text)
 
 
+def percent(text: str) -> float:
+    """Returns a number from 0 to 100, as argparse reads it."""
+    if not 0 <= (number := float(text)) <= 100:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 100")
+    return number
+
+
 KINDS: Mapping[str, Any] = {
     **dict.fromkeys(("N", "K"), count),
-    **dict.fromkeys(("S", "PERCENT"), float),
+    **{"S": float, "PERCENT": percent},
     **dict.fromkeys(("FILE", "DIR", "FOLDER", "PATH", "PAGE", "PLACE", "RECORDS", "RUN"), Path),
 }
 """The word for a value -> how it is read. Others are texts."""
