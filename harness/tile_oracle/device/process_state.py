@@ -385,7 +385,7 @@ def _say_memory(before: tuple[int, int], now: tuple[int, int]) -> list[str]:
 
 
 def _say_mappings(before: frozenset[bytes], now: frozenset[bytes]) -> list[str]:
-    """Returns the names files of the program that are mapped otherwise: with other rights, or no more."""
+    """Returns the names of the program's files that are mapped otherwise: with other rights, or no more."""
     gone = [line.split(None, 5) for line in before - now]
     files = {one[5].rsplit(b"/", 1)[-1].decode(errors="replace") for one in gone if one[1].endswith(b"p")}
     return [f"changed how {', '.join(sorted(files))} is mapped"] if files else []

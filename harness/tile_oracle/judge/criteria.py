@@ -94,8 +94,8 @@ class Criterion:
 
 
 def average(name: str, statistic: Statistic, new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
-    """Returns the statistic (percent) of the new efficiencies may be lower than that of the old ones by
-    `points`."""
+    """Applies a limit: the statistic (percent) of the new efficiencies may be lower than that of the old ones
+    by `points`."""
     if not len(new):
         return Criterion(name, "%", None, None, None, NOT_APPLIED, _NOTHING_IN_COMMON)
     value, accepted = float(statistic(new)), float(statistic(old))

@@ -289,7 +289,7 @@ def _healed(final: pd.DataFrame, baseline: Baseline) -> tuple[Failure, ...]:
 
 
 def _state(criteria: Sequence[Criterion]) -> str:
-    """Returns the most severe outcome decides."""
+    """Returns the verdict's state: the most severe outcome decides."""
     outcomes = {criterion.outcome for criterion in criteria}
     order = ((FAIL, FAILED), (UNDECIDED, CANNOT_TELL), (NOT_APPLIED, INCOMPLETE))
     return next((state for outcome, state in order if outcome in outcomes), PASSED)
