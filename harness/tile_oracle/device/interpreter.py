@@ -141,7 +141,7 @@ class InterpreterDevice(CpuDevice):
         return None
 
     def _wrong_or_flaky(self, wrong: str, *_: Any) -> CheckResult:
-        """Returns that it is wrong: the interpreter runs programs in one order, and a second run would give the same."""
+        """Returns `wrong` at once: programs are run in one order, so a second run would give the same."""
         return CheckResult("wrong", wrong)
 
 

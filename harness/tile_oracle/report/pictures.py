@@ -207,8 +207,8 @@ def _labels(shares: list[tuple[str, float]]) -> list[tuple[int, float, str]]:
 
 
 def _beside(at: float, wide: float, over: float) -> tuple[float, str]:
-    """(x, anchor) of a text at a place on the line: it ends there, begins there where the chart's left edge is
-    too near, and begins at that edge where the right one is, too. over: how far it goes beyond the place."""
+    """(x, anchor) of a text at a place on the line: it ends there, begins there where the chart's left edge
+    is too near, and begins at that edge where the right one is, too. over: how far it goes beyond."""
     if at + over >= wide:
         return at + over, "end"
     return (at - over, "start") if at - over + wide <= _WIDTH else (0.0, "start")
