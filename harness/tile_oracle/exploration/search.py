@@ -14,6 +14,7 @@ import numpy as np
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import KernelError, ModelError
+from tile_oracle.features.feature_table import Array
 from tile_oracle.judge.ranking import best_first
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.predictor import Predictor
@@ -22,10 +23,7 @@ from tile_oracle.operation.search_axes import Axes, SearchAxes
 from tile_oracle.problem import Problem
 
 _POPULATION = 24
-_SCALE = 0.5
 _CROSSOVER = 0.5
-_MUTATION_TRIES = 20
-_MOST_TRIES = 60
 
 
 @dataclass(frozen=True)
@@ -66,31 +64,41 @@ def _axes_of(op: str) -> SearchAxes:
     return search()
 
 
-def search(
-    predictor: Predictor,
-    problem: Problem,
-    budget: int,
-    seed: int = 0,
-) -> dict[str, float]:
+def search(predictor: Predictor, problem: Problem, budget: int, seed: int = 0) -> dict[str, float]:
     """Returns the predicted TFLOPS of up to `budget` distinct kernels, by name. Raises ModelError for no
     budget."""
+    from scipy.optimize import differential_evolution  # not at the top: it is slow to import
+
     if budget < 1:
         raise ModelError(f"a budget of {budget} kernels leaves nothing to search: it must be at least 1")
-    space = Space.of(predictor.spec.arch, problem)
+    space, random = Space.of(predictor.spec.arch, problem), np.random.default_rng(seed)
     scores: dict[str, float] = {}
-    random = np.random.default_rng([seed, 0])
-    population = [_draw(space, random) for _ in range(_POPULATION)]
-    _score(predictor, space, population, scores, budget)
-    rounds, idle = 0, 0
-    while len(scores) < budget and idle < _MOST_TRIES:
-        before, rounds = len(scores), rounds + 1
-        trials = _mutated(space, np.random.default_rng([seed, rounds]), population, scores)
-        _score(predictor, space, trials, scores, budget)
-        population = [
-            max((member, trial), key=lambda choice: _fitness(space, scores, choice))
-            for member, trial in zip(population, trials, strict=True)
-        ]
-        idle = idle + 1 if len(scores) == before else 0
+
+    def loss(choices: Array) -> Array:
+        """Returns minus the predicted TFLOPS of combinations, (axes, combinations); 0 for one that is not
+        allowed, or beyond the budget."""
+        kernels = [space.kernel(choice) for choice in np.rint(choices.T).astype(int).tolist()]
+        new = list({one.name: one for one in kernels if one is not None and one.name not in scores}.values())
+        if new := new[: budget - len(scores)]:
+            predicted = predictor.predict(problem, new).tolist()
+            scores.update(zip([one.name for one in new], predicted, strict=True))
+        return -np.array([0.0 if one is None else scores.get(one.name, 0.0) for one in kernels])
+
+    differential_evolution(
+        loss,
+        [(0, len(axis) - 1) for axis in space.axes],
+        strategy="rand1bin",
+        maxiter=budget,
+        tol=0.0,  # it goes on while the population differs
+        recombination=_CROSSOVER,
+        seed=random,
+        callback=lambda *_, **__: len(scores) >= budget,
+        polish=False,
+        init=np.array([_draw(space, random) for _ in range(_POPULATION)], dtype=np.float64),
+        updating="deferred",
+        integrality=np.ones(len(space.axes), dtype=bool),
+        vectorized=True,
+    )
     return scores
 
 
@@ -109,52 +117,3 @@ def _draw(space: Space, random: np.random.Generator) -> list[int]:
         if space.kernel(choice) is not None:
             break
     return choice
-
-
-def _mutated(
-    space: Space, random: np.random.Generator, members: Sequence[Sequence[int]], scores: Mapping[str, float]
-) -> list[list[int]]:
-    """Returns one trial per member: a mutation by the difference of two others, crossed with the member.
-    Repeated while the result is invalid or already scored."""
-    population = [np.array(choice) for choice in members]
-    sizes = np.array([len(axis) for axis in space.axes])
-    best = np.array(max(members, key=lambda choice: _fitness(space, scores, choice)))
-    trials = []
-    for index, member in enumerate(population):
-        others = [i for i in range(len(population)) if i != index]
-        trial = member.tolist()
-        for _ in range(_MUTATION_TRIES):
-            a, b = random.choice(others, 2, replace=False)
-            base = best if random.random() < 0.5 else member
-            mutant = np.rint(
-                base + _SCALE * (population[a] - population[b]) + random.normal(0, 0.5, len(sizes))
-            )
-            take = random.random(len(sizes)) < _CROSSOVER
-            take[random.integers(len(sizes))] = True
-            trial = np.where(take, np.mod(mutant.astype(np.int64), sizes), member).tolist()
-            kernel = space.kernel(trial)
-            if kernel is not None and kernel.name not in scores:
-                break
-        trials.append(trial)
-    return trials
-
-
-def _score(
-    predictor: Predictor,
-    space: Space,
-    choices: Sequence[Sequence[int]],
-    scores: dict[str, float],
-    budget: int,
-) -> None:
-    """Scores the kernels that have no score yet, as far as the budget goes."""
-    kernels = {kernel.name: kernel for choice in choices if (kernel := space.kernel(choice)) is not None}
-    new = [kernel for name, kernel in kernels.items() if name not in scores][: budget - len(scores)]
-    if new:
-        scores.update(
-            zip([one.name for one in new], predictor.predict(space.problem, new).tolist(), strict=True)
-        )
-
-
-def _fitness(space: Space, scores: Mapping[str, float], choice: Sequence[int]) -> float:
-    kernel = space.kernel(choice)
-    return scores.get(kernel.name, -1.0) if kernel is not None else -1.0
