@@ -4,7 +4,8 @@
     N  # images
 
 Names are columns: other formulas of the schema, input columns, hardware features. A name alone is an input
-column itself. A meaning may stand in the line after its formula. `pipeline == "mem"`, `pipeline in ("mem",
+column itself. A meaning may stand in the line after its formula. A line with @ is one for each axis of a
+product: @ stands for its letter, @@ for the capital. `pipeline == "mem"`, `pipeline in ("mem",
 "compv3")` and `starts(pipeline, "basic_v")` are 1.0 where the text in a column is so, else 0.0. The syntax is
 Python's, but only what `_formula` knows is read, and nothing is run as Python.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -52,8 +53,8 @@ def formulas(sheet: str, **of_table: Callable[..., Any]) -> tuple[Feature, ...]:
     an object whose attributes are columns. Raises ValueError for a line without a meaning, or with something
     that formulas do not have.
     """
-    lines, found = sheet.splitlines(), []
-    for line in ast.parse(sheet).body:
+    lines, found = list(_along_axes(sheet)), []
+    for line in ast.parse("\n".join(lines)).body:
         end = line.end_lineno or 0
         said = (one.partition("  # ")[2] for one in lines[end - 1 : end + 1])
         meaning = next(filter(None, said), "")
@@ -65,6 +66,13 @@ def formulas(sheet: str, **of_table: Callable[..., Any]) -> tuple[Feature, ...]:
             case _:
                 raise ValueError(f"no formula with its meaning: {lines[end - 1]}")
     return tuple(found)
+
+
+def _along_axes(sheet: str) -> Iterator[str]:
+    """Yields the lines of a sheet, those with @ once for each axis."""
+    for line in sheet.splitlines():
+        for axis in "mnk" if "@" in line else "m":
+            yield line.replace("@@", axis.upper()).replace("@", axis)
 
 
 def _formula(node: ast.expr, of_table: Mapping[str, Callable[..., Any]]) -> Formula:

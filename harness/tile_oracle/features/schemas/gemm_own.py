@@ -86,9 +86,7 @@ warp_n  # waves along N
     INTERWAVE,
     *formulas("""
 epilogue  # default 0, cshuffle 1
-pad_m  # a partial tile along M is handled
-pad_n  # a partial tile along N is handled
-pad_k  # a partial tile along K is handled
+pad_@  # a partial tile along @@ is handled
 persistent  # persistent workgroups, which process several tiles
 """),
 )

@@ -21,26 +21,12 @@ WORD_CODES: dict[str, dict[str, float]] = {
 """Published codes of the text columns."""
 
 
-def _along_axes(sheet: str) -> tuple[Feature, ...]:
-    """Returns the features of a sheet, of a line with @ one for each axis: @ stands for its letter, @@ for
-    the capital."""
-    return formulas(
-        "\n".join(
-            line.replace("@@", axis.upper()).replace("@", axis)
-            for line in sheet.splitlines()
-            for axis in ("mnk" if "@" in line else "m")
-        )
-    )
-
-
 _PROBLEM = formulas("""
 M  # rows of A and C
 N  # columns of B and C
 K  # depth of the product
 split_k  # parts that the depth is split into
-log2_M = log2_of(M)  # log2 of M
-log2_N = log2_of(N)  # log2 of N
-log2_K = log2_of(K)  # log2 of K
+log2_@@ = log2_of(@@)  # log2 of @@
 log2_MNK = log2_of(M * N * K)  # log2 of M N K
 arithmetic_intensity = 2 * M * N * K / ((M * K + K * N + M * N) * dtype)
     # floating-point operations per byte, each matrix moved once
@@ -52,19 +38,13 @@ layout  # published layout code: rcr 0, rrr 1, crr 2, ccr 3
 
 _KERNEL = (
     *TILE,
-    *formulas("""
-warp_m  # waves along M
-warp_n  # waves along N
-warp_k  # waves along K
-"""),
+    *formulas("warp_@  # waves along @@"),
     *WARP_TILE,
     *formulas("""
 pipeline  # published pipeline code
 scheduler  # intrawave 0, interwave 1
 epilogue  # default 0, cshuffle 1
-pad_m  # a partial tile along M is handled
-pad_n  # a partial tile along N is handled
-pad_k  # a partial tile along K is handled
+pad_@  # a partial tile along @@ is handled
 persistent  # persistent workgroups, which process several tiles
 num_warps = warp_m * warp_n * warp_k  # waves of a workgroup
 tile_volume = tile_m * tile_n * tile_k  # tile_m tile_n tile_k
@@ -75,7 +55,7 @@ lds_usage_ratio = lds_usage_estimate / where(pipeline == "compv4", 32768.0, hw_l
 """),
 )
 
-_TILES = _along_axes("""
+_TILES = formulas("""
 num_tiles_@ = ceil_div(@@, tile_@)  # ceil(@@/tile_@)
 total_output_tiles = num_tiles_m * num_tiles_n  # output tiles
 tile_eff_@ = tile_fill(@@, tile_@)  # fill of the last tile along @@
@@ -83,7 +63,7 @@ overall_tile_efficiency = tile_eff_m * tile_eff_n * tile_eff_k  # product of the
 cu_utilization = ratio(total_output_tiles, hw_num_cus)  # output tiles per CU
 """)
 
-_PADDING = _along_axes("""
+_PADDING = formulas("""
 ratio_@@_to_tile_@ = @@ / tile_@  # @@/tile_@
 problem_smaller_than_tile_@ = @@ < tile_@  # @@ < tile_@
 any_dim_too_small = maximum(

@@ -23,9 +23,7 @@ _EPILOGUE = tuple(
 )
 _PROBLEM = (
     *formulas("""
-M  # M
-N  # N
-K  # K
+@@  # @@
 batch  # batch
 layouts = layout  # rcr 0, rrr 1, crr 2, ccr 3
 flops = 2 * batch * M * N * K  # floating-point operations

@@ -12,9 +12,7 @@ _BYTES = 'where(dtype == "fp4_e2m1", 0.5, 1.0)'
 """Of an element of A or B."""
 _PROBLEM = (
     *formulas(f"""
-M  # M
-N  # N
-K  # K
+@@  # @@
 is_e5m2 = dtype  # 1 if A is e5m2, 2 if it is e2m1
 scales = scale  # one scale a matrix: 0, a row: 1, a block: 2, by MX: 3
 flops = 2 * M * N * K  # floating-point operations
