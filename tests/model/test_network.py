@@ -44,7 +44,7 @@ def member(hidden: int = 0, seed: int = 0, prior: str = "roofline") -> NetworkMe
     """Two numbers, and a category that the first kernel is of. Without hidden units its output is a sum."""
     inputs = Inputs(
         ("log2_M", "kernel_tile_n"),
-        frozenset({"kernel_tile_n"}),
+        ("kernel_tile_n",),
         np.array([6.0, 5.0]),
         np.array([2.0, 1.0]),
         (Category(("kernel_tile_m", "kernel_waves"), ((64.0, 4.0),)),),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.errors import ModelError
-from tile_oracle.features.groups import group_codes, group_folds
+from tile_oracle.features.groups import fold_codes, group_folds
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=200), st.integers(2, 6), st.integers(0, 3))
@@ -34,7 +34,7 @@ def test_folds_are_balanced() -> None:
 def test_dilation_separates_problems_and_image_size_does_not_separate_families(records: pd.DataFrame) -> None:
     row = records.head(1)
     rows = pd.concat([row, row.assign(dilation_h=2), row.assign(N=row["N"] + 1, Hi=row["Hi"] + 8)])
-    assert group_codes(rows, "problem").tolist() == [0, 1, 2]
-    assert group_codes(rows, "family").tolist() == [0, 1, 0]
+    assert fold_codes(rows, "problem").tolist() == [0, 1, 2]
+    assert fold_codes(rows, "family").tolist() == [0, 1, 0]
     with pytest.raises(ModelError, match="grouping 'layer'"):
-        group_codes(rows, "layer")
+        fold_codes(rows, "layer")

@@ -144,7 +144,7 @@ class ColdStart:
         best = np.zeros(self.problems)
         np.maximum.at(best, self.problem_of, np.maximum(value, 0.0))
         order = np.lexsort((-value, self.problem_of))
-        place = _place_in_group(self.problem_of[order])
+        place = pd.Series(order).groupby(self.problem_of[order]).cumcount().to_numpy()
         keep = (place < _MOST_AT_ONCE) & (value[order] >= 0)
         order, place = order[keep], place[keep]
         ranked = order[np.argsort(-value[order] * _NEXT_OF_PROBLEM**place, kind="stable")]
@@ -316,12 +316,6 @@ def one_operation(problems: Sequence[Problem]) -> None:
             f"the problems are of {len(kinds)} kinds, whose kernels have nothing in common: tune one "
             "operation, direction and data type at a time"
         )
-
-
-def _place_in_group(groups: Rows) -> Rows:
-    """Returns the place of each row in its group, from 0; groups: sorted."""
-    first = np.searchsorted(groups, groups, side="left")
-    return np.asarray(np.arange(len(groups)) - first)
 
 
 def candidate_pairs(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Arch) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,15 +164,8 @@ class TuneRounds:
         measured = int((~np.isnan(self.latency_ms())).sum())
         if not measured:
             raise ModelError(f"{one.name} measured nothing: see {self.folder / one.name}.txt")
-        self.rounds[-1] = Round(
-            one.name,
-            one.pairs,
-            one.seconds + seconds,
-            True,
-            measured,
-            measured / self.start.problems,
-            one.expected_regret_percent,
-        )
+        spent, each = one.seconds + seconds, measured / self.start.problems
+        self.rounds[-1] = replace(one, seconds=spent, done=True, measured=measured, per_problem=each)
         self._save()
 
     def _save(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,33 +17,23 @@ GROUPINGS = ("problem", "family")
 
 
 def fold_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
-    """Groups that cross-validation keeps in one fold, (rows,): `group_codes`, or by the operation's
-    `fold_fields`. For GEMM, as published, a group is all rows of one (M, N, K) in any layout, or (family) of
-    one (N, K). Raises ModelError for an unknown grouping."""
-    operation = operation_named(records_op(rows))
-    if operation.fold_fields is None:
-        return group_codes(rows, grouping)
-    _check(grouping)
-    fields = operation.group_fields(grouping)
-    names = [name for name in operation.fold_fields if name in fields]
-    numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
-    return np.asarray(numbers.to_numpy(dtype=np.int64))
-
-
-def _check(grouping: str) -> None:
+    """Groups that cross-validation keeps in one fold, (rows,): of one problem (or one family), or by the
+    operation's `fold_fields`. For GEMM, as published, a group is all rows of one (M, N, K) in any layout, or
+    (family) of one (N, K). Raises ModelError for an unknown grouping."""
     if grouping not in GROUPINGS:
         raise ModelError(f"grouping {grouping!r} is not one of {', '.join(GROUPINGS)}")
+    fold_fields = operation_named(records_op(rows)).fold_fields
+    return _codes(rows, grouping, rows if fold_fields is None else fold_fields)
 
 
-def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
-    """Returns a group number per row, (rows,), equal for rows of one problem (or one family).
+def group_codes(rows: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Returns a group number per row, (rows,), equal for rows of one problem."""
+    return _codes(rows, "problem", rows)
 
-    Raises ModelError for a grouping that is not in GROUPINGS.
-    """
-    _check(grouping)
-    names = [n for n in operation_named(records_op(rows)).group_fields(grouping) if n in rows]
-    numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
-    return np.asarray(numbers.to_numpy(dtype=np.int64))
+
+def _codes(rows: pd.DataFrame, grouping: str, among: Container[str]) -> npt.NDArray[np.int64]:
+    names = [one for one in operation_named(records_op(rows)).group_fields(grouping) if one in among]
+    return np.asarray(rows.groupby(names, sort=False, dropna=False).ngroup().to_numpy(dtype=np.int64))
 
 
 def group_minimum(values: npt.NDArray[np.float64], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -9,13 +9,13 @@ precision and rounded, so that machines agree.
 from __future__ import annotations
 
 import base64
-import binascii
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -61,10 +61,16 @@ class Inputs:
     that depend on the kernel alone."""
 
     columns: tuple[str, ...]
-    logged: frozenset[str]
+    logged: tuple[str, ...]
     mean: Array
     scale: Array
     categories: tuple[Category, ...]
+
+    def __post_init__(self) -> None:
+        if not self.mean.shape == self.scale.shape == (len(self.columns),) or not (self.scale > 0).all():
+            raise ValueError("mean and scale do not have one number for each column")
+        if any(len(one) != len(c.columns) for c in self.categories for one in c.values):
+            raise ValueError("a category does not have one value for each of its columns")
 
     @property
     def width(self) -> int:
@@ -104,35 +110,6 @@ class Inputs:
                     found[row, place] = offset + index
             offset += len(one.values)
         return found
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "columns": list(self.columns),
-            "logged": [name for name in self.columns if name in self.logged],
-            "mean": self.mean.tolist(),
-            "scale": self.scale.tolist(),
-            "categories": [
-                {"columns": list(one.columns), "values": [list(value) for value in one.values]}
-                for one in self.categories
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Inputs:
-        categories = tuple(
-            Category(
-                tuple(map(str, one["columns"])),
-                tuple(tuple(map(float, numbers)) for numbers in one["values"]),
-            )
-            for one in value["categories"]
-        )
-        columns = tuple(map(str, value["columns"]))
-        mean, scale = (np.array(value[name], dtype=np.float64) for name in ("mean", "scale"))
-        if not mean.shape == scale.shape == (len(columns),) or not (scale > 0).all():
-            raise ValueError("mean and scale do not have one number for each column")
-        if any(len(one) != len(c.columns) for c in categories for one in c.values):
-            raise ValueError("a category does not have one value for each of its columns")
-        return cls(columns, frozenset(map(str, value["logged"])), mean, scale, categories)
 
 
 @dataclass(frozen=True)
@@ -238,7 +215,7 @@ class NetworkMember:
         return {
             "schema": self.schema.name,
             "prior": self.prior,
-            "inputs": self.inputs.as_json(),
+            "inputs": msgspec.to_builtins(self.inputs, enc_hook=np.ndarray.tolist),
             "networks": [
                 [{"outputs": len(layer.bias), "weights": _text(layer)} for layer in network]
                 for network in self.networks
@@ -250,9 +227,9 @@ class NetworkMember:
         """Returns the inverse of `as_json`. Raises ModelError for anything else."""
         try:
             named, prior = str(value["schema"]), str(value["prior"])
-            inputs = Inputs.from_json(value["inputs"])
+            inputs = msgspec.convert(value["inputs"], Inputs, dec_hook=_numbers)
             networks = tuple(_network(layers, inputs.width) for layers in value["networks"])
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, zlib.error) as error:
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError, zlib.error) as error:
             raise ModelError(f"the network cannot be read: {error!r}") from None
         schema = next((one for one in schemas if one.name == named), None)
         if schema is None:
@@ -262,6 +239,11 @@ class NetworkMember:
         if unknown or not networks:
             raise ModelError(f"the network has no layers or unknown features: {', '.join(sorted(unknown))}")
         return member
+
+
+def _numbers(kind: type, value: Any) -> Array:
+    """Returns an array of a file. Raises ValueError or TypeError for what is no list of numbers."""
+    return np.array(value, dtype=np.float64)
 
 
 def stored(weights: npt.NDArray[Any]) -> Array:
@@ -277,7 +259,7 @@ def _text(layer: Layer) -> str:
 
 
 def _values(text: str) -> Array:
-    """Returns the inverse of `_text`. Raises ValueError, binascii.Error or zlib.error for what is not its
+    """Returns the inverse of `_text`. Raises ValueError or zlib.error for what is not its
     result."""
     unpacked = zlib.decompressobj()
     planes = unpacked.decompress(base64.b64decode(text, validate=True), 2 * _MOST_WEIGHTS)

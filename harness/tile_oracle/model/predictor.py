@@ -22,7 +22,7 @@ from tile_oracle.model.model_folder import ModelSpec, read_booster, read_spec
 from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.network import NetworkMember
 from tile_oracle.model.physics import PhysicalModel
-from tile_oracle.model.ranker import Member, Ranker, TreeMember, constant_groups
+from tile_oracle.model.ranker import Member, Ranker, TreeMember
 from tile_oracle.model.roofline import NAME as ROOFLINE
 from tile_oracle.model.roofline import RooflineModel
 from tile_oracle.model.store import CODE_FILE, NETWORK_FILE, PHYSICAL_FILE, kernels_trained_on, read_json
@@ -63,20 +63,15 @@ class Predictor:
         """
         one = not isinstance(problems, Sequence)
         listed = problems if isinstance(problems, Sequence) else [problems]
-        self._check(listed, kernels)
-        shape = (len(listed), len(kernels))
-        if 0 in shape:
-            values = np.zeros(shape)
+        if target is None or not (listed and kernels):
+            found = np.concatenate([np.zeros(0), *self.predict_each(listed, [kernels] * len(listed))])
         else:
-            rows = pair_columns(listed, kernels)
-            if target is None:
-                values = self.ranker.tflops(rows, constant_groups(*shape), self.threads).reshape(shape)
-            else:
-                member = self.ranker.member(target)
-                if self.ranker.aliases.representative:
-                    rows, _ = self.ranker.aliases.canonical(rows)
-                log_time = member.log_time(rows, self.ranker.hardware, self.threads)
-                values = _in_units(target, log_time, rows).reshape(shape)
+            self._check(listed, kernels)
+            rows, member = pair_columns(listed, kernels), self.ranker.member(target)
+            if self.ranker.aliases.representative:
+                rows, _ = self.ranker.aliases.canonical(rows)
+            found = _in_units(target, member.log_time(rows, self.ranker.hardware, self.threads), rows)
+        values: Array = found.reshape(len(listed), len(kernels))
         return values[0] if one else values
 
     def predict_each(self, problems: Sequence[Problem], pools: Sequence[Sequence[Kernel]]) -> list[Array]:

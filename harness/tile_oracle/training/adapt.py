@@ -432,8 +432,8 @@ def effects_of(names: list[str]) -> dict[str, Codes]:
     """Effect -> its level for every kernel, (kernels,)."""
     kernels = [parse_kernel_name(name) for name in names]
     return {
-        "pipeline": _codes([_pipeline(kernel) for kernel in kernels]),
-        "tile": _codes([tuple(kernel.as_row().get(name) for name in _TILE) for kernel in kernels]),
+        "pipeline": pd.factorize(pd.Series(map(_pipeline, kernels), dtype=object))[0],
+        "tile": pd.factorize(pd.Series(map(_tile, kernels), dtype=object))[0],
         "kernel": np.arange(len(names)),
     }
 
@@ -448,9 +448,8 @@ def _pipeline(kernel: Kernel) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _codes(levels: list[Any]) -> Codes:
-    numbers: dict[Any, int] = {}
-    return np.array([numbers.setdefault(level, len(numbers)) for level in levels])
+def _tile(kernel: Kernel) -> tuple[Any, ...]:
+    return tuple(kernel.as_row().get(name) for name in _TILE)
 
 
 def _one_hot(codes: Codes) -> Array:

@@ -119,19 +119,19 @@ def grow_network(
 
 
 def _inputs(names: list[str], features: Array) -> Inputs:
-    columns, logged = [], set()
+    columns, logged = [], []
     for index, name in enumerate(names):
         values = features[:, index]
         if name in _CODES or name.startswith(_OF_BINARIES) or np.ptp(values) == 0:
             continue
         columns.append(name)
         if values.min() >= 0 and values.max() > _LARGE:
-            logged.add(name)
+            logged.append(name)
     categories = tuple(_category(wanted, names, features) for wanted in _CATEGORIES)
     chosen = features[:, [names.index(name) for name in columns]]
     log_of = [name in logged for name in columns]
     chosen[:, log_of] = np.log2(1.0 + chosen[:, log_of])
-    return Inputs(tuple(columns), frozenset(logged), chosen.mean(axis=0), chosen.std(axis=0), categories)
+    return Inputs(tuple(columns), tuple(logged), chosen.mean(axis=0), chosen.std(axis=0), categories)
 
 
 def _category(wanted: tuple[str, ...], names: list[str], features: Array) -> Category:
