@@ -9,117 +9,60 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.made_records import make_kernels, make_problems, make_records
+from tests.made_records import make_kernels, make_problems
 from tile_oracle.errors import RecordError
 from tile_oracle.foreign.importers import import_file, write_records
-from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
 
 PROBLEMS, KERNELS = make_problems(2), make_kernels()
-STATUSES = ("unsupported", "build_error", "wrong", "crash", "timeout")
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Path:
-    """Two problems; of the first one, five kernels fail, each in another way."""
-    table = make_records(PROBLEMS, KERNELS).assign(time=pd.Timestamp("2026-01-02T03:04:05Z"))
-    for place, status in enumerate(STATUSES):
-        table.loc[place, ["status", "latency_ms", "tflops"]] = [status, None, None]
-    again = table[table["status"] == "ok"].assign(round=1)
-    again["latency_ms"] *= 1.1
-    again["tflops"] /= 1.1
-    write_records(pd.concat([table, again], ignore_index=True), tmp_path / "made.parquet")
-    return tmp_path / "made.parquet"
-
-
-_FAILURES = {
-    "kernel-tuner": {"unsupported": "InvalidConfig", "build_error": "CompilationFailedConfig"},
-    "t4": {"unsupported": "constraints", "build_error": "compile", "wrong": "correctness", "ok": "correct"},
+WHEN = "2026-01-02T03:04:05Z"
+TIMES_MS = [0.01, 0.011]
+STATUSES = ("ok", "unsupported", "build_error", "wrong", "crash", "timeout")
+WORDS = {
+    "kernel-tuner": ("", "InvalidConfig", "CompilationFailedConfig", *["RuntimeFailedConfig"] * 3),
+    "t4": ("correct", "constraints", "compile", "correctness", "runtime", "timeout"),
 }
+"""What the tuners write of a configuration with such a status."""
 
 
-def exported(records: Path, form: str) -> list[Path]:
-    """A file for each problem, as the tuners write them."""
-    table = load_records(records)
-    paths = []
-    for problem, rows in table.groupby("problem"):
-        entries = []
-        for kernel, of_pair in rows.groupby("kernel", sort=False):
-            status = str(of_pair["status"].iloc[0])
-            times = of_pair["latency_ms"].tolist() if status == "ok" else []
-            fields = parse_kernel_name(str(kernel)).as_row()
-            plain = {name: one for name, one in fields.items() if isinstance(one, str | int | float)}
-            entries.append((str(kernel), status, times, plain, str(of_pair["time"].iloc[0])))
-        document = _cache(str(problem), entries) if form == "kernel-tuner" else _t4(str(problem), entries)
-        paths.append(records.parent / form / f"{problem}.json")
-        paths[-1].parent.mkdir(exist_ok=True)
-        paths[-1].write_text(json.dumps(document))
-    return sorted(paths)
-
-
-def _cache(problem: str, entries: list[Any]) -> dict[str, Any]:
-    words = _FAILURES["kernel-tuner"]
-    keys = list(entries[0][3])
-    cache = {
-        kernel: {
-            **fields,
-            "kernel": kernel,
-            "time": sum(times) / len(times) if times else words.get(status, "RuntimeFailedConfig"),
-            **({"times": times} if times else {}),
-            "compile_time": 0,
-            "timestamp": time,
-        }
-        for kernel, status, times, fields, time in entries
-    }
-    return {
-        "schema_version": "1.1.0",
-        "device_name": "gfx950",
-        "problem_size": problem,
-        "tune_params_keys": keys,
-        "tune_params": {name: [one[3].get(name) for one in entries] for name in keys},
-        "cache": cache,
-    }
-
-
-def _t4(problem: str, entries: list[Any]) -> dict[str, Any]:
-    results = []
-    for kernel, status, times, fields, time in entries:
-        named = [{"name": "kernel", "value": kernel}, {"name": "problem", "value": problem}]
-        timed = [{"name": "time", "value": sum(times) / len(times), "unit": "ms"}] if times else []
-        invalidity = _FAILURES["t4"].get(status, "runtime" if status == "crash" else status)
-        results.append(
-            {
-                "timestamp": time,
-                "configuration": fields,
-                "times": {"runtimes": times},
-                "invalidity": invalidity,
-                "correctness": int(status != "wrong"),
-                "measurements": [*timed, *named],
-            }
-        )
-    return {"results": results, "schema_version": "1.0.0"}
+def written(folder: Path, form: str) -> Path:
+    """A file of a kernel that ran twice, and of others that failed, each in another way."""
+    entries = []
+    for kernel, word in zip(KERNELS, WORDS[form], strict=False):
+        times = TIMES_MS if kernel is KERNELS[0] else []
+        mean = sum(times) / len(times) if times else word
+        plain = {name: one for name, one in kernel.as_row().items() if isinstance(one, str | int | float)}
+        named = {"kernel": kernel.name, "problem": PROBLEMS[0].id}
+        measured = [{"name": name, "value": value} for name, value in named.items()]
+        measured += [{"name": "time", "value": mean, "unit": "ms"}] if times else []
+        if form == "t4":
+            correct = {"invalidity": word, "correctness": int(word != "correctness")}
+            one = {"configuration": plain, "times": {"runtimes": times}, **correct, "measurements": measured}
+        else:
+            one = {**plain, "kernel": kernel.name, "time": mean, **({"times": times} if times else {})}
+        entries.append({**one, "timestamp": WHEN})
+    about = {"device_name": "gfx950", "problem_size": PROBLEMS[0].id, "tune_params_keys": ["tile_m"]}
+    cache = {**about, "cache": {str(place): one for place, one in enumerate(entries)}}
+    path = folder / f"{form}.json"
+    path.write_text(json.dumps({"results": entries} if form == "t4" else cache))
+    return path
 
 
 @pytest.mark.parametrize("form", ["kernel-tuner", "t4"])
-def test_what_tuners_write_becomes_records(records: Path, form: str) -> None:
-    files = exported(records, form)
-    back = pd.concat([import_file(path, "gfx950").records for path in files]).set_index(["problem", "kernel"])
-    made = load_records(records).query("round == 0").set_index(["problem", "kernel"])
-    assert set(back.index) == set(made.index)
+def test_what_tuners_write_becomes_records(tmp_path: Path, form: str) -> None:
+    back = import_file(written(tmp_path, form), "gfx950").records
+    assert back["kernel"].tolist() == [kernel.name for kernel in KERNELS[:6]]
+    assert set(back["problem"]) == {PROBLEMS[0].id}
     as_read = {"wrong": "crash", "timeout": "crash"} if form == "kernel-tuner" else {}
-    expected = made["status"].replace(as_read)
-    assert (back["status"] == expected.reindex(back.index)).all()
-    ok = back[back["status"] == "ok"]
-    assert ok["latency_ms"].to_numpy() == pytest.approx(
-        1.05 * made["latency_ms"].reindex(ok.index).to_numpy()
-    )
-    assert (ok["samples"] == 2).all()
-    assert (back["tile_m"] == made["tile_m"].reindex(back.index)).all()
-    assert set(back["time"]) == {pd.Timestamp("2026-01-02T03:04:05Z")}
+    assert back["status"].tolist() == [as_read.get(status, status) for status in STATUSES]
+    assert back["latency_ms"].dropna().tolist() == [pytest.approx(0.0105)]
+    assert back["samples"].dropna().tolist() == [2]
+    assert back["tile_m"].tolist() == [kernel.tile_m for kernel in KERNELS[:6]]
+    assert set(back["time"]) == {pd.Timestamp(WHEN)}
 
 
-def test_a_cache_of_a_tuning_that_goes_on_is_read(records: Path) -> None:
-    path = exported(records, "kernel-tuner")[0]
+def test_a_cache_of_a_tuning_that_goes_on_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "kernel-tuner")
     whole = import_file(path, "gfx950").records
     document = json.loads(path.read_text())
     opened = json.dumps(document)[:-2] + ",\n"
@@ -127,10 +70,10 @@ def test_a_cache_of_a_tuning_that_goes_on_is_read(records: Path) -> None:
     assert len(import_file(path, "gfx950").records) == len(whole)
 
 
-def test_configurations_that_are_no_kernel_are_refused_and_counted(records: Path) -> None:
-    path = exported(records, "t4")[0]
+def test_configurations_that_are_no_kernel_are_refused_and_counted(tmp_path: Path) -> None:
+    path = written(tmp_path, "t4")
     document = json.loads(path.read_text())
-    document["results"][0]["measurements"][-2]["value"] = "grouped_conv_of_someone_else"
+    document["results"][0]["measurements"][0]["value"] = "grouped_conv_of_someone_else"
     document["results"][1]["invalidity"] = "tired"
     path.write_text(json.dumps(document))
     summary = import_file(path, "gfx950").summary
@@ -279,8 +222,8 @@ def test_one_sample_of_nvbench_has_no_spread(tmp_path: Path) -> None:
     assert len(load_records(tmp_path / "o.parquet")) == 1
 
 
-def test_a_cache_says_what_it_was_measured_on(records: Path) -> None:
-    path = exported(records, "kernel-tuner")[0]
+def test_a_cache_says_what_it_was_measured_on(tmp_path: Path) -> None:
+    path = written(tmp_path, "kernel-tuner")
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"device_name": "NVIDIA H100"}))
     with pytest.raises(RecordError, match="device_name states another architecture"):
@@ -288,9 +231,9 @@ def test_a_cache_says_what_it_was_measured_on(records: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cut_cache_gives_its_finished_entries(records: Path) -> None:
+def test_a_cut_cache_gives_its_finished_entries(tmp_path: Path) -> None:
     """Wherever the file ends: the entries before that place, and one refusal if it is inside an entry."""
-    path = exported(records, "kernel-tuner")[1]
+    path = written(tmp_path, "kernel-tuner")
     text, whole = path.read_text(), import_file(path, "gfx950").records
     entries = len(json.loads(text)["cache"])
     seen = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,18 @@ def columns_of(width: int) -> tuple[FeatureSchema, list[str]]:
     return schema, [name for name in schema.names if name not in lacking]
 
 
+def saved(folder: Path, booster: lgb.Booster, names: Sequence[str], log: bool, **more: object) -> lgb.Booster:
+    """The booster, in a folder as other trainers write it. log: the label is log1p of TFLOPS."""
+    folder.mkdir(exist_ok=True)
+    booster.save_model(folder / "model_tflops.lgbm")
+    spec = {
+        "op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950", "feature_names": list(names),
+        "targets": ["tflops"], "log_targets": ["tflops"] if log else [], **more,
+    }  # fmt: skip
+    (folder / "feature_spec.json").write_text(json.dumps(spec))
+    return booster
+
+
 def published_folder(folder: Path, records: pd.DataFrame, width: int, log: bool = True) -> lgb.Booster:
     """A folder as the published trainer writes it: uncompressed, with few keys."""
     schema, names = columns_of(width)
@@ -50,16 +63,8 @@ def published_folder(folder: Path, records: pd.DataFrame, width: int, log: bool 
     features = schema.compute(records, hardware_features("gfx950"), names)
     label = records["tflops"].to_numpy(dtype=np.float64)
     data = lgb.Dataset(features, np.log1p(label) if log else label)
-    booster = lgb.train({"num_threads": 1, "verbosity": -1, "deterministic": True}, data, 40)
-    folder.mkdir()
-    booster.save_model(folder / "model_tflops.lgbm")
-    spec = {
-        "op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950", "feature_names": names,
-        "categorical_features": ["pipeline"], "targets": ["tflops"], "log_targets": ["tflops"] if log else [],
-        "params": {},
-    }  # fmt: skip
-    (folder / "feature_spec.json").write_text(json.dumps(spec))
-    return booster
+    how = {"num_threads": 1, "verbosity": -1, "deterministic": True}
+    return saved(folder, lgb.train(how, data, 40), names, log, categorical_features=["pipeline"], params={})
 
 
 @pytest.mark.parametrize("width", [83, 91, 97, 101])
@@ -272,7 +277,7 @@ def features_of(rows: Any) -> Any:
 def folder_of(
     folder: Path, records: pd.DataFrame, how: dict[str, Any], seed: int = 0, log: bool = False
 ) -> lgb.Booster:
-    """A folder as other trainers write it. log: the label is log1p of TFLOPS."""
+    """A folder of a booster trained so."""
     random = np.random.default_rng(seed)
     label = records["tflops"].to_numpy(dtype=np.float64) * random.uniform(0.5, 2.0, len(records))
     if how.get("num_class"):
@@ -281,15 +286,7 @@ def folder_of(
         label = (label > np.median(label)).astype(float)
     data = lgb.Dataset(features_of(records), np.log1p(label) if log else label)
     booster = lgb.train({"num_threads": 1, "verbosity": -1, "seed": seed, **how}, data, 12)
-    folder.mkdir(exist_ok=True)
-    booster.save_model(folder / "model_tflops.lgbm")
-    spec = {
-        "op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950",
-        "feature_names": list(schema_named(SCHEMA).names), "targets": ["tflops"],
-        "log_targets": ["tflops"] if log else [],
-    }  # fmt: skip
-    (folder / "feature_spec.json").write_text(json.dumps(spec))
-    return booster
+    return saved(folder, booster, schema_named(SCHEMA).names, log)
 
 
 def predicted(booster: lgb.Booster, log: bool) -> Any:

@@ -33,7 +33,9 @@ def training_columns(random: np.random.Generator, columns: int, categorical: int
 def train(x: Any, random: np.random.Generator, categorical: int, trees: int, **params: Any) -> lgb.Booster:
     label = np.nansum(np.sin(x) * random.normal(size=x.shape[1]), axis=1) + 0.1 * random.normal(size=ROWS)
     group = None
-    if params.get("objective") == "lambdarank":
+    if params.get("objective") == "poisson":
+        label = random.integers(0, 2, ROWS)
+    elif params.get("objective") == "lambdarank":
         label, group = np.clip(np.round(label + 3), 0, 6), [20] * (ROWS // 20)
     settings_of_all = {
         "verbosity": -1,
@@ -126,21 +128,9 @@ def test_any_model_and_values(
     random = np.random.default_rng(seed)
     categorical = min(categorical, columns)
     x = training_columns(random, columns, categorical, missing)
-    if how["objective"] == "poisson":
-        booster = train_on_counts(x, random, categorical, trees, leaves, how)
-    else:
-        booster = train(x, random, categorical, trees, num_leaves=leaves, min_data_in_leaf=1, **how)
+    booster = train(x, random, categorical, trees, num_leaves=leaves, min_data_in_leaf=1, **how)
     kinds = tuple(random.choice(KINDS, columns))
     assert_equal_everywhere([booster], feature_rows(random, x, kinds, candidates), available_isas())
-
-
-def train_on_counts(
-    x: Any, random: np.random.Generator, categorical: int, trees: int, leaves: int, how: Any
-) -> lgb.Booster:
-    label = random.integers(0, 2, ROWS)
-    params = {"verbosity": -1, "num_threads": 1, "num_leaves": leaves, "min_data_in_leaf": 1, "seed": 1} | how
-    columns = list(range(x.shape[1] - categorical, x.shape[1]))
-    return lgb.train(params, lgb.Dataset(x, label=label, categorical_feature=columns, params=params), trees)
 
 
 @pytest.mark.parametrize("candidates", [5, 700])
