@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
 import pytest
 
+from tests.model.published_folder import published
 from tile_oracle.evaluation.folder_model import FolderModel
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
@@ -42,14 +42,8 @@ def model(folder: Path, names: list[str]) -> lgb.Booster:
     features = np.random.default_rng(3).uniform(0, 300, (400, len(names)))
     label = np.log1p(features.sum(axis=1))
     booster = lgb.train({"num_threads": 1, "verbosity": -1}, lgb.Dataset(features, label), 20)
-    folder.mkdir()
-    booster.save_model(folder / "model_tflops.lgbm")
-    spec = {
-        "op_type": "grouped_conv", "dtype": "fp16", "arch": "gfx942", "feature_names": names,
-        "targets": ["tflops"], "tflops_log_transform": True, "feature_indices": list(range(len(names))),
-    }  # fmt: skip
-    (folder / "feature_spec.json").write_text(json.dumps(spec))
-    return booster
+    spec = {"tflops_log_transform": True, "feature_indices": list(range(len(names)))}
+    return published(folder, booster, names, dtype="fp16", arch="gfx942", **spec)
 
 
 COLUMNS = list(schema_named("grouped_conv_113").names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems
+from tests.model.published_folder import QUIET, published
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
@@ -44,18 +44,6 @@ def columns_of(width: int) -> tuple[FeatureSchema, list[str]]:
     return schema, [name for name in schema.names if name not in lacking]
 
 
-def saved(folder: Path, booster: lgb.Booster, names: Sequence[str], log: bool, **more: object) -> lgb.Booster:
-    """The booster, in a folder as other trainers write it. log: the label is log1p of TFLOPS."""
-    folder.mkdir(exist_ok=True)
-    booster.save_model(folder / "model_tflops.lgbm")
-    spec = {
-        "op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950", "feature_names": list(names),
-        "targets": ["tflops"], "log_targets": ["tflops"] if log else [], **more,
-    }  # fmt: skip
-    (folder / "feature_spec.json").write_text(json.dumps(spec))
-    return booster
-
-
 def published_folder(folder: Path, records: pd.DataFrame, width: int, log: bool = True) -> lgb.Booster:
     """A folder as the published trainer writes it: uncompressed, with few keys."""
     schema, names = columns_of(width)
@@ -63,8 +51,8 @@ def published_folder(folder: Path, records: pd.DataFrame, width: int, log: bool 
     features = schema.compute(records, hardware_features("gfx950"), names)
     label = records["tflops"].to_numpy(dtype=np.float64)
     data = lgb.Dataset(features, np.log1p(label) if log else label)
-    how = {"num_threads": 1, "verbosity": -1, "deterministic": True}
-    return saved(folder, lgb.train(how, data, 40), names, log, categorical_features=["pipeline"], params={})
+    more = {"log_targets": ["tflops"] if log else [], "categorical_features": ["pipeline"], "params": {}}
+    return published(folder, lgb.train(QUIET, data, 40), names, **more)
 
 
 @pytest.mark.parametrize("width", [83, 91, 97, 101])
@@ -286,7 +274,7 @@ def folder_of(
         label = (label > np.median(label)).astype(float)
     data = lgb.Dataset(features_of(records), np.log1p(label) if log else label)
     booster = lgb.train({"num_threads": 1, "verbosity": -1, "seed": seed, **how}, data, 12)
-    return saved(folder, booster, schema_named(SCHEMA).names, log)
+    return published(folder, booster, schema_named(SCHEMA).names, log_targets=["tflops"] if log else [])
 
 
 def predicted(booster: lgb.Booster, log: bool) -> Any:

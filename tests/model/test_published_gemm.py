@@ -10,6 +10,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
+from tests.model.published_folder import QUIET, published
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
@@ -39,18 +40,13 @@ def folder(path: Path, **more: Any) -> lgb.Booster:
     features = schema.compute(rows, hardware_features("gfx950") | more.get("stated", {}))
     label = np.random.default_rng(5).uniform(10, 900, len(features)) + 40 * features[:, 75]
     data = lgb.Dataset(features, np.log1p(label), categorical_feature=[12, 22, 23, 24])
-    settings = {"num_threads": 1, "verbosity": -1, "min_data_in_leaf": 2, "min_data_per_group": 2}
-    booster = lgb.train({**settings, "cat_smooth": 1.0, "deterministic": True}, data, 30)
-    path.mkdir()
-    booster.save_model(path / "model_tflops.lgbm")
+    settings = {**QUIET, "min_data_in_leaf": 2, "min_data_per_group": 2, "cat_smooth": 1.0}
     spec = {
-        "op_type": "gemm_universal", "feature_engine": "GemmUniversalVecFeatureEngine", "dtype": "bf16",
-        "arch": "gfx950", "feature_encoding_version": 1, "feature_names": list(schema.names),
-        "categorical_features": ["layout", "pipeline", "scheduler", "epilogue"],
-        "targets": ["tflops"], "log_targets": ["tflops"], "params": {}, **more.get("spec", {}),
+        "op_type": "gemm_universal", "feature_engine": "GemmUniversalVecFeatureEngine",
+        "feature_encoding_version": 1, "log_targets": ["tflops"], "params": {},
+        "categorical_features": ["layout", "pipeline", "scheduler", "epilogue"], **more.get("spec", {}),
     }  # fmt: skip
-    (path / "feature_spec.json").write_text(json.dumps(spec))
-    return booster
+    return published(path, lgb.train(settings, data, 30), schema.names, **spec)
 
 
 def expected(booster: lgb.Booster, problem: GemmProblem, hardware: dict[str, float]) -> list[float]:

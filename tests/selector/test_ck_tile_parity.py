@@ -5,7 +5,6 @@ ck_tile_checkout/ is a double of a checkout, with the interface of its headers a
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
+from tests.model.published_folder import QUIET, published
 from tests.pools import gemm_pool
 from tests.training.test_gemm_training import make_records
 from tile_oracle.cli import main
@@ -36,15 +36,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = make_records(("rcr",))
     label = np.log1p(records["tflops"].to_numpy(dtype=np.float64))
     data = lgb.Dataset(schema.compute(records, hardware_features("gfx950")), label)
-    quiet = {"num_threads": 1, "verbosity": -1, "deterministic": True, "num_leaves": 7, "min_data_in_leaf": 2}
-    booster = lgb.train(quiet, data, 15)
-    folder.mkdir()
-    booster.save_model(folder / "model_tflops.lgbm")
-    spec = {
-        "op_type": "gemm_universal", "dtype": "bf16", "arch": "gfx950", "feature_names": list(schema.names),
-        "targets": ["tflops"], "log_targets": ["tflops"], "params": {},
-    }  # fmt: skip
-    (folder / "feature_spec.json").write_text(json.dumps(spec))
+    booster = lgb.train({**QUIET, "num_leaves": 7, "min_data_in_leaf": 2}, data, 15)
+    spec = {"op_type": "gemm_universal", "log_targets": ["tflops"], "params": {}}
+    published(folder, booster, schema.names, **spec)
     kernels = gemm_pool("bf16", "rcr", "gfx950", "default")[::7][:KERNELS]
     (folder.parent / "names.txt").write_text("".join(f"{kernel.name}\n" for kernel in kernels))
     return folder

@@ -5,7 +5,6 @@ ck_tile_checkout/ is a double of a checkout, with the interface of its headers a
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
+from tests.model.published_folder import QUIET, published
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.model.predictor import Predictor
@@ -31,30 +31,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = np.zeros((400, 68))
     rows[:, :12] = random.integers(1, 200, (400, 12))
     labels = np.log1p(rows[:, 7] + rows[:, 8] / rows[:, 9])
-    quiet = {"num_threads": 1, "verbosity": -1, "deterministic": True, "num_leaves": 7}
     folder.mkdir()
-    lgb.train(quiet, lgb.Dataset(rows, labels), 10).save_model(folder / "model_tflops.lgbm")
+    booster = lgb.train({**QUIET, "num_leaves": 7}, lgb.Dataset(rows, labels), 10)
+    booster.save_model(folder / "model_tflops.lgbm")
     return folder
 
 
 def test_a_folder_of_attention_gets_one_true_line(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"\A[^\n]*has model_tflops.lgbm but no feature_spec.json[^\n]*\Z"):
         Predictor.load(model)
-    folder = shutil.copytree(model, tmp_path / "m")
     names = [f"Column_{place}" for place in range(68)]
-    spec = {
-        "op_type": "fmha_fwd",
-        "dtype": "bf16",
-        "arch": "gfx950",
-        "feature_names": names,
-        "targets": ["tflops"],
-    }
-    (folder / "feature_spec.json").write_text(json.dumps({**spec, "log_targets": ["tflops"], "params": {}}))
+    booster = lgb.Booster(model_file=model / "model_tflops.lgbm")
+    published(tmp_path / "m", booster, names, op_type="fmha_fwd", log_targets=["tflops"], params={})
     said = "its 68 columns have no names in it, and what they mean stands in fmha_ml_heuristic.hpp alone"
     with pytest.raises(
         ModelError, match=rf"\A[^\n]*{said}: `tile-oracle model export MODEL --check --ck-tile DIR`[^\n]*\Z"
     ):
-        Predictor.load(folder)
+        Predictor.load(tmp_path / "m")
 
 
 @pytest.mark.slow

@@ -13,16 +13,15 @@ import lightgbm as lgb
 import pandas as pd
 import pytest
 
+from tests.training import shipped_models
+from tests.training.shipped_models import recorded
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
-from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.vouched_files import seal_folder
 from tile_oracle.model.model_folder import packed_booster, read_booster
 from tile_oracle.model.ranker import Ranker
 from tile_oracle.model.store import CODE_FILE, booster_file, read_manifest
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
-from tile_oracle.record.dataset import read_rows
-from tile_oracle.record.merge import merge_records
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import not_of_shapes
@@ -33,15 +32,11 @@ FEW = 6
 
 
 def shipped(name: str) -> Path:
-    folder = data_folder("models") / name
+    folder = shipped_models.shipped(name)
     made_with = read_manifest(folder)["lightgbm_version"]
     if made_with != lgb.__version__:
         pytest.skip(f"made with lightgbm {made_with}, here is {lgb.__version__}")
     return folder
-
-
-def recorded(*paths: Path) -> pd.DataFrame:
-    return merge_records([read_rows(path) for path in paths])[0]
 
 
 def trees_of(booster: lgb.Booster, first: int = 0, count: int = FEW) -> list[str]:

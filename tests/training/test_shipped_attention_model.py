@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tile_oracle.files.data_files import data_folder
-from tile_oracle.judge.baseline import load_baseline
+from tests.training.shipped_models import accepted_percent, shipped
 from tile_oracle.kernel.named import parse_named_kernel, source_of
 from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import kernels_trained_on
 
-FOLDER = data_folder("models") / "attention_fwd_bf16_sm_90"
+FOLDER = shipped("attention_fwd_bf16_sm_90")
 SET = "attention_validation"
 
 
@@ -26,9 +25,7 @@ def test_it_is_found_for_its_kernels() -> None:
 
 
 def test_the_figures_of_the_documentation() -> None:
-    (path,) = FOLDER.glob(f"*/{SET}/*.json")
-    baseline = load_baseline(path)
-    covered = [100 * value for value in baseline.efficiencies.values() if value is not None]
+    covered = accepted_percent(FOLDER, SET)
     assert len(covered) == 76
     assert np.mean(covered) == pytest.approx(99.23, abs=0.006)
     assert np.percentile(covered, 10) == pytest.approx(99.18, abs=0.006)

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from tile_oracle.commands.evaluate import picker_for, rank_recorded
+from tests.training.shipped_models import recorded, selection_of, shipped
 from tile_oracle.files.data_files import data_folder
-from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.selection import select, summarise
+from tile_oracle.judge.selection import summarise
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.model.store import model_places
 from tile_oracle.problem import Kind
-from tile_oracle.problem_set import load_problem_set
-from tile_oracle.record.dataset import read_rows
-from tile_oracle.record.final import final_measurements
-from tile_oracle.record.merge import merge_records
 
-FOLDER = data_folder("models") / "grouped_conv_forward_bf16_cpu"
-SET = load_problem_set("forward_unseen_300")
-(ORACLE,) = FOLDER.glob(f"*/{SET.name}/tiny.parquet")
-
-
-@pytest.fixture(scope="module")
-def training() -> pd.DataFrame:
-    return merge_records([read_rows(FOLDER / "training.parquet")])[0]
+FOLDER = shipped("grouped_conv_forward_bf16_cpu")
+(ORACLE,) = FOLDER.glob("*/forward_unseen_300/tiny.parquet")
 
 
 def test_the_model_is_found_for_its_cpu_only() -> None:
@@ -44,10 +32,7 @@ def test_live_sessions_use_cpu_models_from_the_user_folder_only() -> None:
 
 
 def test_the_oracle_matches_the_documentation() -> None:
-    records = merge_records([read_rows(ORACLE)])[0]
-    final = final_measurements(records)
-    rankings = rank_recorded(picker_for(str(FOLDER), final), final)[0]
-    efficiency = summarise(select(SET.problems, final, find_oracles(final), rankings))
+    efficiency = summarise(selection_of(FOLDER, recorded(ORACLE)))
     assert efficiency.covered == 300
     assert efficiency.mean_percent == pytest.approx(98.42, abs=0.005)
     assert efficiency.median_percent == 100.0

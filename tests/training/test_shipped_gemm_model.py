@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from tests.samples import slow
-from tile_oracle.commands.evaluate import picker_for, rank_recorded
-from tile_oracle.files.data_files import data_folder
-from tile_oracle.judge.baseline import load_baseline
-from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.selection import select, summarise
+from tests.training.shipped_models import accepted_percent, recorded, selection_of, shipped
+from tile_oracle.judge.selection import summarise
 from tile_oracle.model.fitting_model import models_for, pool_of_model
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
-from tile_oracle.record.dataset import read_rows
-from tile_oracle.record.final import final_measurements
-from tile_oracle.record.merge import merge_records
 
 BF16, FP16 = "gemm_bf16_sm_90", "gemm_fp16_sm_90"
 SETS = {
@@ -40,32 +32,22 @@ TRAINED = {BF16: 3331, FP16: 194}
 """Training problems of the model's own data type."""
 
 
-def folder_of(model: str) -> Path:
-    return data_folder("models") / model
-
-
-def recorded(case: str) -> pd.DataFrame:
-    model, name = SETS[case]
-    (oracle,) = folder_of(model).glob(f"*/{name}/*.parquet")
-    return merge_records([read_rows(oracle)])[0]
-
-
 @pytest.mark.parametrize("case", SETS)
 def test_it_is_found_for_pools_with_kernels_of_other_sources_alone(case: str) -> None:
     model, name = SETS[case]
     first = load_problem_set(name).problems[0].as_row()
     kind = Kind.of("gemm", dtype=str(first["dtype"]), layout=str(first["layout"]))
-    own = pool_of_model(folder_of(model), kind)
-    assert models_for(kind, "sm_90", kernels=own).folder == folder_of(model)
+    own = pool_of_model(shipped(model), kind)
+    assert models_for(kind, "sm_90", kernels=own).folder == shipped(model)
     native = models_for(kind, "sm_90", kernels=pool_of_kind(kind, "sm_90"))
     assert native.folder is None
     assert f"{model} knows the functions of " in native.why_none
-    assert Predictor.load(folder_of(model)).ranks_named
+    assert Predictor.load(shipped(model)).ranks_named
 
 
 @pytest.mark.parametrize("model", TRAINED)
 def test_it_was_trained_on_no_product_that_judges_it(model: str) -> None:
-    training = pd.read_parquet(folder_of(model) / "training.parquet", columns=["problem", "M", "N", "K"])
+    training = pd.read_parquet(shipped(model) / "training.parquet", columns=["problem", "M", "N", "K"])
     trained = set(zip(training["M"], training["N"], training["K"], strict=True))
     assert training["problem"].nunique() == TRAINED[model]
     for _, name in SETS.values():
@@ -75,11 +57,9 @@ def test_it_was_trained_on_no_product_that_judges_it(model: str) -> None:
 @pytest.mark.parametrize("case", [*slow("rcr", "rrr", "crr"), "fp16"])
 def test_the_figures_of_the_documentation(case: str) -> None:
     model, name = SETS[case]
-    records, problems = recorded(case), load_problem_set(name).problems
-    assert set(records["problem"]) == {problem.id for problem in problems}
-    final = final_measurements(records)
-    rankings = rank_recorded(picker_for(str(folder_of(model)), records), records)[0]
-    chosen = select(problems, final, find_oracles(final), rankings)
+    (oracle,) = shipped(model).glob(f"*/{name}/*.parquet")
+    chosen = selection_of(shipped(model), recorded(oracle))
+    assert set(chosen["problem"]) == {problem.id for problem in load_problem_set(name).problems}
     efficiency = summarise(chosen)
     figures = [
         efficiency.mean_percent,
@@ -95,7 +75,5 @@ def test_the_figures_of_the_documentation(case: str) -> None:
 @pytest.mark.parametrize("case", SETS)
 def test_its_baseline_is_of_these_picks(case: str) -> None:
     model, name = SETS[case]
-    (path,) = folder_of(model).glob(f"*/{name}/*.json")
-    baseline = load_baseline(path)
-    covered = [100 * value for value in baseline.efficiencies.values() if value is not None]
+    covered = accepted_percent(shipped(model), name)
     assert (len(covered), sum(covered) / len(covered)) == pytest.approx(FIGURES[case][:2], abs=0.0051)

@@ -8,18 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tile_oracle.commands.evaluate import picker_for, rank_recorded
-from tile_oracle.files.data_files import data_folder
-from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.selection import select, summarise
+from tests.training.shipped_models import recorded, selection_of, shipped
+from tile_oracle.judge.selection import summarise
 from tile_oracle.model.fitting_model import models_for
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import pool_of_kind
-from tile_oracle.problem import Kind, problem_from_id
+from tile_oracle.problem import Kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
-from tile_oracle.record.final import final_measurements
-from tile_oracle.record.merge import merge_records
 from tile_oracle.training.training_rows import not_of_shapes
 
 PUBLISHED_VOLUME = {"forward": 48_845, "bwd_data": 18_773, "bwd_weight": 34_900}
@@ -44,7 +40,7 @@ def direction(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def folder(direction: str) -> Path:
-    return data_folder("models") / folder_name(direction)
+    return shipped(folder_name(direction))
 
 
 def folder_name(direction: str) -> str:
@@ -59,14 +55,14 @@ def sets_of(direction: str) -> list[str]:
 def elsewhere(folder: Path) -> pd.DataFrame:
     """The measurements of kernels built by nvcc on an H100."""
     (path,) = folder.glob("nvidia-h100-*/*/default.parquet")
-    return merge_records([read_rows(path)])[0]
+    return recorded(path)
 
 
 def oracle(folder: Path, *names: str) -> pd.DataFrame:
     """The measurements of these problem sets on an H200."""
     paths = [path for name in names for path in folder.glob(f"nvidia-h200-*/{name}/default.parquet")]
     assert len(paths) == len(names)
-    return merge_records([read_rows(path) for path in paths])[0]
+    return recorded(*paths)
 
 
 def test_the_shipped_model_is_found(direction: str, folder: Path) -> None:
@@ -81,7 +77,7 @@ def test_no_auxiliary_row_is_of_a_validation_problem(direction: str, folder: Pat
     assert set(manifest["taught_by"]) == set(DIRECTIONS) - {direction}
     held_out = oracle(folder, *sets_of(direction)).drop_duplicates("problem")
     for name in DIRECTIONS:
-        rows = read_rows(data_folder("models") / folder_name(name) / "training.parquet")
+        rows = read_rows(shipped(folder_name(name)) / "training.parquet")
         auxiliary = not_of_shapes(rows, held_out)
         if name == direction:
             assert len(auxiliary) == len(rows)
@@ -95,12 +91,12 @@ def test_no_auxiliary_row_is_of_a_validation_problem(direction: str, folder: Pat
 
 @pytest.mark.slow
 def test_the_validation_set_is_unseen_and_fully_measured(direction: str, folder: Path) -> None:
-    training = merge_records([read_rows(folder / "training.parquet")])[0]
-    recorded = oracle(folder, *sets_of(direction))
+    training = recorded(folder / "training.parquet")
+    judging = oracle(folder, *sets_of(direction))
     ids = {problem.id for name in sets_of(direction) for problem in load_problem_set(name).problems}
     assert not set(training["problem"]) & ids
-    assert set(recorded["problem"]) == ids
-    both = pd.concat([training, recorded])
+    assert set(judging["problem"]) == ids
+    both = pd.concat([training, judging])
     assert set(both["status"]) <= {"ok", "noisy", "unsupported"}
     assert set(both.loc[both["status"] == "ok", "check"]) == {"full"}
     assert len(both.drop_duplicates(["problem", "kernel"])) > 3 * PUBLISHED_VOLUME[direction]
@@ -110,19 +106,13 @@ def test_the_validation_set_is_unseen_and_fully_measured(direction: str, folder:
 @pytest.mark.parametrize("name", FIGURES)
 def test_its_picks_reach_the_published_metrics(name: str) -> None:
     """For forward_validation_300, README's second command checks it: tests/docs/test_docs.py."""
-    problems = load_problem_set(name).problems
-    folder = data_folder("models") / folder_name(problems[0].direction)
-    final = final_measurements(oracle(folder, name))
-    rankings = rank_recorded(picker_for(str(folder), final), final)[0]
-    found = summarise(select(problems, final, find_oracles(final), rankings))
+    folder = shipped(folder_name(load_problem_set(name).problems[0].direction))
+    found = summarise(selection_of(folder, oracle(folder, name)))
     figures = (found.mean_percent, found.median_percent, found.p10_percent)
     assert figures == pytest.approx(FIGURES[name], abs=0.05)
 
 
 @pytest.mark.slow
 def test_its_picks_reach_the_published_metrics_of_another_compiler(direction: str, folder: Path) -> None:
-    final = final_measurements(elsewhere(folder))
-    problems = [problem_from_id(problem) for problem in final["problem"].unique()]
-    rankings = rank_recorded(picker_for(str(folder), final), final)[0]
-    found = summarise(select(problems, final, find_oracles(final), rankings))
+    found = summarise(selection_of(folder, elsewhere(folder)))
     assert (found.mean_percent, found.p10_percent) == pytest.approx(NVCC_FIGURES[direction], abs=0.05)
