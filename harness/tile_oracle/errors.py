@@ -50,7 +50,7 @@ class TargetError(HarnessError):
 
 
 class NotBegunError(HarnessError):
-    """The time was over before a device could begin the problem."""
+    """The time was over before a device was given the pair."""
 
 
 class DeviceMissingError(TargetError):

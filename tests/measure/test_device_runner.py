@@ -150,6 +150,13 @@ def test_a_straggler_leaves_kernels_that_are_taken_over_and_the_leaders(
     ]
 
 
+def test_what_is_taken_back_before_a_device_has_begun_is_not_run(runner: DeviceRunner) -> None:
+    runner.open()
+    runner.withdraw(11, [kernel.name for kernel in TWO])
+    runner.assign(Work(11, PROBLEM.id, tuple(kernel.name for kernel in TWO)))
+    assert messages(runner) == [Ended(11)]
+
+
 def test_leaders_are_timed_again_as_rows_of_their_round(runner: DeviceRunner) -> None:
     runner.open()
     timed = tuple(Measurement(PROBLEM, kernel, "ok", "", 0, 0.01, 0.01, 0.0, 5, "full", 9) for kernel in TWO)

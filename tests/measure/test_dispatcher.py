@@ -113,7 +113,7 @@ def tasks(*sizes: int, built: int = 1000) -> list[Task]:
 
 
 def again(fleet: Fleet, name: str) -> None:
-    fleet.tasks.append(Task(name, (), begun=True))
+    fleet.tasks.append(Task(name, (), after_stop=True))
     fleet.dispatcher.add(fleet.tasks[-1])
 
 
@@ -200,14 +200,43 @@ def test_long_problems_begin_first_and_finals_are_the_devices_own() -> None:
     ]
 
 
-def test_with_a_budget_problems_begin_in_their_order_and_none_begins_after_its_end() -> None:
+def test_with_a_budget_problems_begin_in_their_order_and_nothing_that_waits_runs_after_its_end() -> None:
     fleet = Fleet(tasks(3, 9, 5), in_order=True)
     fleet.join("a")
     fleet.give_orders()
     assert fleet.work["a"].problem == "p0"
-    fleet.dispatcher.stop_new()
+    fleet.finish_one("a")
+    fleet.dispatcher.stop()
+    fleet.join("idle")
+    fleet.finish_all()
+    assert set(fleet.counted) == {("p0", "k0")}
+    assert not fleet.finals
+    assert not fleet.work
+    assert fleet.dispatcher.has_measured("p0")
+
+
+def test_leaders_that_a_device_has_at_the_end_of_a_budget_count() -> None:
+    fleet = Fleet(tasks(2, 2), in_order=True)
+    fleet.join("a")
+    fleet.give_orders()
+    fleet.finish_one("a")
+    fleet.finish_one("a")
+    fleet.dispatcher.stop()
     fleet.finish_all()
     assert set(fleet.finals) == {"p0"}
+
+
+def test_a_kernel_that_was_taken_back_is_not_blamed() -> None:
+    fleet = Fleet(tasks(1))
+    for death in range(DEATHS_TO_BLAME):
+        fleet.join("a")
+        fleet.give_orders()
+        if death < DEATHS_TO_BLAME - 1:
+            fleet.die("a")
+    fleet.dispatcher.stop()
+    fleet.finish_all()
+    assert not fleet.blamed
+    assert not fleet.counted
 
 
 def test_a_problem_begins_with_its_first_binary_and_ends_with_its_last() -> None:
@@ -377,7 +406,7 @@ def test_what_is_timed_again_begins_after_no_problem_does_and_may_be_forgotten_b
     fleet = Fleet(tasks(2))
     fleet.join("a")
     fleet.finish_all()
-    fleet.dispatcher.stop_new()
+    fleet.dispatcher.stop()
     for name in ("again 0", "again 1"):
         again(fleet, name)
     fleet.give_orders()

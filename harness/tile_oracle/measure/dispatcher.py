@@ -31,14 +31,14 @@ _Priority = tuple[int, float, int]
 @dataclass(frozen=True)
 class Task:
     """A problem that is to be measured. kernels: those without a result; empty if only the leaders are left.
-    weight: expected time in any unit. begun: it is given to a device although no problem begins any more.
-    unbuilt: the kernels that cannot run before `Dispatcher.built` names them.
+    weight: expected time in any unit. after_stop: it is given to a device although the others are not any
+    more. unbuilt: the kernels that cannot run before `Dispatcher.built` names them.
     """
 
     problem: str
     kernels: Sequence[str]
     weight: float = 1.0
-    begun: bool = False
+    after_stop: bool = False
     unbuilt: Collection[str] = ()
 
 
@@ -80,9 +80,10 @@ class _Problem:
     order: int
     weight_a_pair: float
     unbuilt: set[str]
+    after_stop: bool
     open_parts: int = 0
     fresh: bool = True
-    """Not begun, so that it may be left out when no problem begins any more."""
+    """Not begun."""
     complete: bool = False
 
     @property
@@ -129,8 +130,8 @@ class Dispatcher:
         """Those without an assignment."""
         self._numbers = 0
         self._problems_left = 0
-        self._begins_new = True
-        self._blamed: list[Blame] = []
+        self._stopped = False
+        self._due: list[Order] = []
         self.rests = False
         """Whether the last orders left all devices without work, and no problem was added since."""
         self.without_finals: list[str] = []
@@ -140,10 +141,11 @@ class Dispatcher:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do; problems that may not begin any more do not count."""
-        if self._begins_new:
+        """Whether nothing is left to do; what no device is given any more does not count."""
+        if not self._stopped:
             return self._problems_left == 0
-        return all(one.complete or one.fresh for one in self._problems.values())
+        there = self._problems.values()
+        return not self._assignments and all(one.complete or not one.after_stop for one in there)
 
     @property
     def has_work(self) -> bool:
@@ -151,8 +153,9 @@ class Dispatcher:
         return bool(self._queue or self._growing or self._assignments)
 
     def has_measured(self, problem: str) -> bool:
-        """Returns whether nothing of a problem is left to do."""
-        return self._problems[problem].complete
+        """Returns whether nothing of a problem is left to do, or a device will do any more."""
+        one = self._problems[problem]
+        return one.complete or (self._stopped and not self._is_at(one))
 
     def takes_finals(self, device: str, number: int) -> bool:
         """Returns whether results of the leaders are expected from this assignment."""
@@ -167,8 +170,9 @@ class Dispatcher:
             raise ValueError(f"{task.problem} is there already")
         kernels = dict.fromkeys(task.kernels)
         unbuilt = kernels.keys() & set(task.unbuilt)
-        one = _Problem(task.problem, len(self._problems), task.weight / max(1, len(kernels)), unbuilt)
-        one.fresh = not task.begun
+        weight = task.weight / max(1, len(kernels))
+        one = _Problem(task.problem, len(self._problems), weight, unbuilt, task.after_stop)
+        one.fresh = not task.after_stop
         self._problems[task.problem], self.rests = one, False
         self._problems_left += 1
         self._grow(one, [name for name in kernels if name not in unbuilt])
@@ -183,7 +187,7 @@ class Dispatcher:
     def forget(self, problem: str) -> bool:
         """Leaves out a problem unless a device is at it. Returns whether it does."""
         one = self._problems[problem]
-        if one.complete or any(held.part.problem is one for held in self._assignments.values()):
+        if one.complete or self._is_at(one):
             return False
         self._growing.pop(problem, None)
         one.unbuilt.clear()
@@ -224,7 +228,7 @@ class Dispatcher:
         part = assignment.part
         if part.remaining:
             # Without a result for every kernel nothing is known about the rest.
-            self._go_on(part, died=not assignment.done)
+            self._go_on(part, died=not (assignment.done or self._stopped))
             return False
         part.problem.open_parts -= 1
         if assignment.finals:
@@ -234,16 +238,21 @@ class Dispatcher:
             self._wait(_Part(part.problem, {}))
         return False
 
-    def stop_new(self) -> None:
-        """No problem begins any more; those that have begun are finished."""
-        self._begins_new = False
+    def stop(self) -> None:
+        """Leaves what no device has, and takes back what devices have and have not begun."""
+        at = [] if self._stopped else self._assignments.values()
+        self._stopped = True
+        self._due += [
+            Withdraw(one.device, one.number, tuple(one.part.remaining))
+            for one in at
+            if self._is_left(one.part.problem)
+        ]
 
     # ---- what to do -------------------------------------------------------------------------------------
 
     def orders(self, now: float) -> list[Order]:
         """Returns what has to be done now. Every order is returned once."""
-        orders: list[Order] = list(self._blamed)
-        self._blamed.clear()
+        orders, self._due = self._due, []
         for device in [*self._idle]:
             if (part := self._next(device)) is not None:
                 orders.append(self._assign(device, part, now))
@@ -257,17 +266,25 @@ class Dispatcher:
     def _next(self, device: str) -> _Part | None:
         """Returns the most urgent part that waits."""
         queue = self._queue
-        while queue and queue[0][2].problem.complete:
-            heappop(queue)  # it was forgotten
+        while queue and self._is_left(queue[0][2].problem):
+            heappop(queue)
         if queue and self._may_run(queue[0][2].problem):
             return heappop(queue)[2]
         return self._growing_part(self.usable[device])
 
     def _may_run(self, problem: _Problem) -> bool:
-        if not (problem.fresh and self._begins_new):
-            return not problem.fresh
+        if not problem.fresh or self._is_left(problem):
+            return not self._is_left(problem)
         there = self._problems.values()
         return self._ahead or not problem.unbuilt or all(one.fresh or not one.unbuilt for one in there)
+
+    def _is_left(self, problem: _Problem) -> bool:
+        """Whether a problem was forgotten, or no device is given it any more."""
+        return problem.complete or (self._stopped and not problem.after_stop)
+
+    def _is_at(self, problem: _Problem) -> bool:
+        """Whether a device has a part of a problem."""
+        return any(held.part.problem is problem for held in self._assignments.values())
 
     def _growing_part(self, has_data: str) -> _Part | None:
         """Returns what is built of a problem, for a device that has its data, or whose data nothing needs.
@@ -295,7 +312,7 @@ class Dispatcher:
     def _straggler(self, now: float) -> _Assignment | None:
         """Returns the assignment that will take longest, if an idle device should help."""
         longest, found = self._split_s, None
-        for one in self._assignments.values():
+        for one in () if self._stopped else self._assignments.values():
             left = len(one.part.remaining)
             if left < _LEAST_TO_SPLIT:
                 continue
@@ -347,7 +364,7 @@ class Dispatcher:
 
     def _blame(self, part: _Part) -> None:
         (kernel,) = part.remaining
-        self._blamed.append(Blame(part.problem.name, kernel, part.alone))
+        self._due.append(Blame(part.problem.name, kernel, part.alone))
         part.remaining.clear()
         if part.problem.is_swept:
             self._wait(_Part(part.problem, {}))

@@ -71,8 +71,8 @@ class _Again:
 
 
 class Driver:
-    """Runs devices until `abandon`. Only `start`, `measure`, `remeasure_all`, `goes_on`, `wait` and `abandon`
-    may be called from other threads; all raise what has ended the driver, a HarnessError."""
+    """Runs devices until `abandon`. Only `start`, `measure`, `remeasure_all`, `wait` and `abandon` may be
+    called from other threads; all raise what has ended the driver, a HarnessError."""
 
     def __init__(
         self,
@@ -96,7 +96,8 @@ class Driver:
         in_turn: the engine measures in the caller's thread, and a problem begins when one of its pairs is
         asked for. match: the kind of the devices that are used, a name or a pattern with * and ?; "" for that
         of the first. in_order: problems begin in the order in which they are given, not the longest first.
-        deadline: no problem begins after this time on the monotonic clock; in turn, the caller sees to it.
+        deadline: after this time on the monotonic clock no device is given a pair any more, and those that
+        wait for a device are left.
         split_s: see Dispatcher."""
         self._engine, self._builds, self._log = engine, builds, log
         self._picks_for, self._row = picks, row
@@ -117,7 +118,6 @@ class Driver:
         """Tasks of which at most picks are left, which are not known before a device has joined."""
         self._problems: dict[str, _Problem] = {}
         self._labels: dict[str, str] = {}
-        self._begun: set[str] = set()
         self._rows: dict[int, list[Row]] = {}
         """Number of an assignment -> rows of leaders, until it ends."""
         self._lines: list[bytes] = []
@@ -130,7 +130,7 @@ class Driver:
         """Number of an assignment -> label."""
         self._numbers = count(1)
         self._asked: deque[tuple[Problem, Kernel]] = deque()
-        self._stops_new = self._ends = False
+        self._stops = self._ends = False
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._usable_s = time.monotonic()
@@ -140,19 +140,13 @@ class Driver:
     # ---- for the session --------------------------------------------------------------------------------
 
     def start(self, tasks: Iterable[ProblemTask]) -> None:
-        """Begins to measure, in a thread unless `in_turn`."""
+        """Begins to measure, in a thread unless `in_turn`: then, after `wait`, also further kernels."""
         if self._in_turn:
             self._later = {task.problem.id: task for task in tasks}
             return
         self.plan(tasks)
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
         self._thread.start()
-
-    def begin_again(self, tasks: Iterable[ProblemTask]) -> None:
-        """Finishes what has begun, and begins with further kernels of its problems. Only `in_turn`."""
-        self.wait()
-        self._begun.clear()
-        self.start(tasks)
 
     def plan(self, tasks: Iterable[ProblemTask]) -> None:
         """Takes the tasks. `start` does this, too; a caller that calls `step` itself calls only this."""
@@ -164,27 +158,28 @@ class Driver:
         """Returns the result of a pair's sweep, once it is there and a device has joined.
 
         Raises KernelError when the kernel is of another operation, direction, dtype or rank, NotBegunError
-        for a problem that will not begin any more."""
+        for a pair that no device was given before the time was over."""
         with self._state:
             self._check()  # what could not be recorded is no result
-            if (task := self._later.pop(problem.id, None)) is not None:
+            stops = self._is_over(time.monotonic())
+            if not stops and (task := self._later.pop(problem.id, None)) is not None:
                 self._take_task(task)
-            if self._results.find(problem, kernel) is None:
+            if not stops and self._results.find(problem, kernel) is None:
                 self._asked.append((problem, kernel))
-            while self._picks is None or (found := self._results.find(problem, kernel)) is None:
-                if self._stops_new and problem.id not in self._begun:
-                    raise NotBegunError(f"{problem.id} was not begun before the time was over")
+            while (found := self._results.find(problem, kernel)) is None or self._picks is None:
+                if found is None and self._stops and self._has_measured(problem.id):
+                    raise NotBegunError("the time was over before a device was given the pair")
                 self._wait(ahead=True)
             there = self._problems[problem.id]
             if self._in_turn and self._results.swept(problem.id).keys() >= there.kernels.keys():
-                while not all(map(self._dispatcher.has_measured, there.labels)):  # the leaders
+                while not self._has_measured(problem.id):  # the leaders
                     self._wait()
                 self._prepare_next()
             return found
 
     def _prepare_next(self) -> None:
         """While the tests of a measured problem end, the device prepares the next one."""
-        upcoming = next(iter(self._later.values()), None)
+        upcoming = None if self._stops else next(iter(self._later.values()), None)
         if upcoming is not None and upcoming.problem.id != self._prepared and self._dispatcher.complete:
             self._prepared = upcoming.problem.id
             self._results.resume(upcoming.problem)
@@ -227,7 +222,7 @@ class Driver:
                 self._problems.setdefault(job.problem.id, _Problem(job.problem, {}, 1.0))
                 jobs[label := f"{job.problem.id} again {next(self._numbers)}"] = job
                 self._again[label] = job
-                self._dispatcher.add(Task(label, (), begun=True))
+                self._dispatcher.add(Task(label, (), after_stop=True))
             while waits := self._again.keys() & jobs.keys():
                 if time.monotonic() >= ends_s:
                     for label in waits:
@@ -237,11 +232,15 @@ class Driver:
             given_up = self._dispatcher.without_finals
             return [job.problem for label, job in jobs.items() if label not in given_up]
 
-    def goes_on(self, problem: str) -> bool:
-        """Returns whether a problem goes on although the time is over: a device has been given it. No other
-        begins any more."""
-        self._stops_new = True
-        return problem in self._begun
+    def _has_measured(self, problem: str) -> bool:
+        """Returns whether no device has a part of a problem, or will be given one."""
+        there = self._problems.get(problem)
+        return there is None or all(map(self._dispatcher.has_measured, there.labels))
+
+    def _is_over(self, now: float) -> bool:
+        """Returns whether the time is over."""
+        self._stops |= self._deadline is not None and now >= self._deadline
+        return self._stops
 
     def all_notes(self) -> list[str]:
         """Returns what the user must know about devices and kernels."""
@@ -285,9 +284,8 @@ class Driver:
             self._take_asked()
             for built in self._builds.ready():
                 self._dispatcher.built(*built)
-            self._stops_new |= not self._in_turn and self._deadline is not None and now >= self._deadline
-            if self._stops_new:
-                self._dispatcher.stop_new()
+            if self._is_over(now):
+                self._dispatcher.stop()
             for order in self._dispatcher.orders(now):
                 if isinstance(order, Assign):
                     self._assign(order)
@@ -401,7 +399,6 @@ class Driver:
         missing = self._results.missing(problem.id, task.kernels)
         picks = () if self._picks is None else self._picks(problem)
         if not missing and not (task.finals and self._results.leaders_left(problem.id, picks)):
-            self._begun.add(problem.id)
             if self._picks is None:
                 self._resumed.append(task)
             return
@@ -431,7 +428,6 @@ class Driver:
             there = self._problems[self._labels[order.problem]]
             problem, kernels = there.problem, [there.kernels[name] for name in order.kernels]
             known = self._results.of(problem.id)
-            self._begun.add(problem.id)
             kernels += [one.kernel for one in known] if order.finals else []
             picks = self._picks(problem) if self._picks is not None else ()
             what = {"kernels": order.kernels, "finals": order.finals and there.finals}

@@ -42,13 +42,13 @@ class Measuring:
         self._supervisor, self._run, self._elsewhere = supervisor, run, elsewhere
         self._identities: dict[Kernel, RunIdentity | Kernel] = {}
         self._work = Work(0, "")
-        self._withdrawn: frozenset[str] = frozenset()
+        self._withdrawn: dict[int, frozenset[str]] = {}
+        """Number of an assignment, which may be one to come -> its kernels that are left to others."""
         self._ends = False
 
     def withdraw(self, number: int, kernels: Iterable[str]) -> None:
         """Leaves kernels of an assignment, and its leaders, to others."""
-        if number == self._work.number:
-            self._withdrawn |= frozenset(kernels)
+        self._withdrawn[number] = self._withdrawn.get(number, frozenset()).union(kernels)
 
     def end(self) -> None:
         """Ends the assignment, whatever the worker is doing."""
@@ -57,7 +57,7 @@ class Measuring:
 
     def messages(self, work: Work) -> Iterator[Message]:
         """Yields the rows of an assignment, and its end. Raises HarnessError when nothing can be measured."""
-        self._work, self._withdrawn = work, frozenset()
+        self._work = work
         problem, attempts = problem_from_id(work.problem), self._supervisor.attempts
         kernels = [parse_kernel_name(name) for name in work.kernels]
         deadly: list[Measurement] = []
@@ -83,12 +83,12 @@ class Measuring:
             yield Row(work.number, one, encode_line(row))
             if attempts is not None and one.round < ROUND_FINAL:
                 attempts.finished(problem.id, one.kernel.name)
-        if attempts is not None and work.finals and not (work.again or self._withdrawn):
+        if attempts is not None and work.finals and not (work.again or work.number in self._withdrawn):
             attempts.finished(problem.id)
         yield Ended(work.number, lost=(self._supervisor.lost or "") if self._elsewhere else "")
 
     def _wants(self, kernel: Kernel) -> bool:
-        return not self._ends and kernel.name not in self._withdrawn
+        return not self._ends and kernel.name not in self._withdrawn.get(self._work.number, ())
 
     def _swept(
         self, problem: Problem, kernels: Sequence[Kernel], known: Sequence[Measurement]
@@ -133,7 +133,7 @@ class Measuring:
                     copies |= dict.fromkeys(twins, m.kernel.name)
                     yield from (copy_of(m, twin) for twin in twins)
             waiting = [kernel for group in groups.values() for kernel in group[1:]]
-        if self._work.finals and not self._ends and not self._withdrawn:
+        if self._work.finals and not self._ends and self._work.number not in self._withdrawn:
             yield from missing_copies(known, copies)  # those that a killed session did not record
             picks = measured_picks(picks, own, copies)
             yield from with_copies(self._supervisor.sweep(problem, (), own, picks=picks), copies)

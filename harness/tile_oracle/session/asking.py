@@ -28,8 +28,8 @@ class AskingSession(LiveSession):
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
         return cast(Measurement, self._ask("measure", problem.id, kernel.name))
 
-    def goes_on(self, problem: str) -> bool:
-        return bool(self._ask("goes_on", problem))
+    def goes_on(self, problem: Problem, kernel: Kernel) -> bool:
+        return bool(self._ask("goes_on", problem.id, kernel.name))
 
     def _ask(self, *question: str) -> object:
         self._channel.send(pickle.dumps(question))
@@ -56,14 +56,10 @@ class Answers:
         return channel
 
     def _answer(self, channel: Channel, question: bytes) -> None:
-        what, problem, *kernel = pickle.loads(question)
+        what, problem, kernel = pickle.loads(question)
         answer: object
         try:
-            if what == "goes_on":
-                answer = self._session.goes_on(problem)
-            else:
-                pair = problem_from_id(problem), parse_kernel_name(*kernel)
-                answer = self._session.with_known_failure(self._session.driver().measure(*pair))
+            answer = getattr(self._session, what)(problem_from_id(problem), parse_kernel_name(kernel))
         except HarnessError as error:
             answer = error
         with suppress(OSError):  # the worker has died

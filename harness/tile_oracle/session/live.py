@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.compiling.kernel_source import NATIVE
-from tile_oracle.errors import TargetError
+from tile_oracle.errors import HarnessError, NotBegunError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.libraries.algorithms import Algorithms
 from tile_oracle.libraries.ask import ask_library
@@ -157,20 +157,27 @@ class LiveSession(Session):
         return run
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        return self.driver().measure(problem, kernel)
+        return self.with_known_failure(self.driver().measure(problem, kernel))
 
     def driver(self) -> Driver:
         """Returns what measures, begun at the first call. Raises HarnessError."""
         if self._driver is None:
             run = self.open_run()
             self._log = RunLog(run, f"main-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}")
+            self._closing.callback(self._log.close)
             driver = self._driver = self._open_driver(run, self._log)
             self._closing.callback(driver.abandon)
             driver.start(self._tasks())
         return self._driver
 
-    def goes_on(self, problem: str) -> bool:
-        return self._driver is not None and self._driver.goes_on(problem)
+    def goes_on(self, problem: Problem, kernel: Kernel) -> bool:
+        if self._driver is None:
+            return False
+        try:
+            self._driver.measure(problem, kernel)
+        except HarnessError as error:
+            return not isinstance(error, NotBegunError)  # its test says why
+        return True
 
     @cached_property
     def lacking(self) -> frozenset[str]:
@@ -300,7 +307,8 @@ class LiveSession(Session):
         first, self._first = self._first, None
         if first is None or self._driver is None:
             return []
-        self._driver.begin_again(self._tasks())
+        self._driver.wait()
+        self._driver.start(self._tasks())
         return list(first_verdict(self, first))
 
     def build_ahead(self) -> None:
@@ -333,12 +341,9 @@ class LiveSession(Session):
 
     def close(self) -> None:
         """Stop the engine and the compilers and seal the journals. Raises RecordError."""
-        self._closing.close()
         try:
             # First, so that a kill during the rest leaves no unsealed journal.
-            if self._log is not None:
-                log, self._log = self._log, None
-                log.close()
+            self._closing.close()
         finally:
             self.target.close()
 

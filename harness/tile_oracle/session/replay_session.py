@@ -210,6 +210,7 @@ class ReplaySession(Session):
         recording = self.recording
         target = Target(REPLAY, recording.arch, device_name=recording.device, identity=recording.digest)
         super().__init__(_as_recorded(options, recording), target, recording.why, **process)
+        self._learn_known_failures(recording.device)
 
     def _make_plan(self) -> Plan:
         options, recording = self.options, self.recording
@@ -234,9 +235,6 @@ class ReplaySession(Session):
 
     def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> Settled:
         """Returns the recorded measurements of these kernels. Raises HarnessError."""
-        if not self._begun:
-            self._learn_known_failures(self.recording.device)
-        self._begun.add(problem.id)
         found = self._replay.measure_all(problem, kernels)
         return replace(found, make=lambda *pair: self.with_known_failure(found.make(*pair)))
 

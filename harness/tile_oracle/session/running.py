@@ -60,11 +60,10 @@ class RunningHooks:
                 self.state.display.line(line)
         if item.nodeid.startswith(SUITE_ID):
             share_place(item, self._places)
-        problem = params_of(item).get("problem")
-        if problem is None or not hasattr(problem, "op"):
+        if not hasattr(params_of(item).get("problem"), "op"):
             return None  # not about a problem, or `problem` is a fixture of the project's own
         # After the budget is spent a test is neither run nor reported; the summary counts the tests left.
-        return True if self.session.over_budget(problem) else None
+        return True if self.session.over_budget(pair_of_item(item)) else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -92,7 +91,7 @@ class RunningHooks:
         try:
             if self.session.unrecorded(problem, (kernel,)):
                 pytest.skip("this pair was never recorded")
-            measurement = self.session.with_known_failure(self.session.measure(problem, kernel))
+            measurement = self.session.measure(problem, kernel)
         except KernelError:
             raise  # an error of the test itself
         except NotBegunError as error:

@@ -99,7 +99,6 @@ class Session(ABC):
         self._kernels_of: dict[str, list[Kernel]] = {}
         self._known: dict[tuple[str, str], str] = {}
         self._held: dict[str, str] = {}
-        self._begun: set[str] = set()
         self.keep_samples = False
         self.show: Callable[[Text], None] = lambda line: None
         """Shows a line while the session waits; rewritten in place."""
@@ -249,17 +248,17 @@ class Session(ABC):
         """report.data.settled of the run's records, if it is known already."""
         return None
 
-    def over_budget(self, problem: Problem) -> bool:
-        """Returns whether the budget ended before this problem began; a problem that has begun is
-        finished."""
-        if self.deadline is None or time.monotonic() < self.deadline or self.goes_on(problem.id):
+    def over_budget(self, pair: tuple[Problem, Kernel] | None) -> bool:
+        """Returns whether the budget is spent and a test of this pair, None if it is of no certain one, is
+        left out."""
+        if self.deadline is None or time.monotonic() < self.deadline or (pair and self.goes_on(*pair)):
             return False
         self.budget_spent = True
         return True
 
-    def goes_on(self, problem: str) -> bool:
-        """Returns whether a problem is finished although the time is over, because it has begun."""
-        return problem in self._begun
+    def goes_on(self, problem: Problem, kernel: Kernel) -> bool:
+        """Returns whether a pair has a result although the time is over."""
+        return False
 
     @abstractmethod
     def close(self) -> None:
