@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.record.made_rows import make_row
 from tile_oracle.errors import RecordError
 from tile_oracle.record import dataset
 from tile_oracle.record.dataset import IDENTITY, measurements_folder
@@ -19,8 +19,6 @@ from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.not_built import not_built
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.record.twins import is_measured, measured_kernels, twin_detail
-
-MakeRow = Callable[..., dict[str, Any]]
 
 
 def load_records(paths: Any) -> pd.DataFrame:
@@ -35,7 +33,7 @@ def load_records(paths: Any) -> pd.DataFrame:
 
 
 @pytest.fixture
-def run(tmp_path: Path, make_row: MakeRow) -> Path:
+def run(tmp_path: Path) -> Path:
     folder = measurements_folder(tmp_path / "run")
     folder.mkdir(parents=True)
     write_part(folder / "part-a.parquet", [make_row(n) for n in range(3)])
@@ -51,12 +49,12 @@ def test_runs_folders_of_parts_and_files_read_the_same(run: Path) -> None:
     assert len(frames[0]) == 3
 
 
-def test_records_are_sorted_by_time(run: Path, make_row: MakeRow) -> None:
+def test_records_are_sorted_by_time(run: Path) -> None:
     write_part(measurements_folder(run) / "part-0.parquet", [make_row(9), make_row(5)])
     assert load_records(run)["latency_ms"].tolist() == [0.5, 1.5, 2.5, 5.5, 9.5]
 
 
-def test_the_newest_row_of_a_pair_is_kept(run: Path, make_row: MakeRow) -> None:
+def test_the_newest_row_of_a_pair_is_kept(run: Path) -> None:
     """A pair whose device was lost is measured again; the new row may be in a file that sorts first."""
     folder = measurements_folder(run)
     write_part(folder / "part-0.parquet", [make_row(1, latency_ms=77.0, time="2027-01-01T00:00:00+00:00")])
@@ -68,17 +66,17 @@ def test_the_newest_row_of_a_pair_is_kept(run: Path, make_row: MakeRow) -> None:
     assert sorted(load_records(run)["latency_ms"]) == [0.5, 77.0, 88.0]
 
 
-def test_rounds_and_runs_are_kept_apart(run: Path, make_row: MakeRow) -> None:
+def test_rounds_and_runs_are_kept_apart(run: Path) -> None:
     write_part(run / "measurements" / "part-b.parquet", [make_row(0, round=1), make_row(0, run="other")])
     assert len(load_records(run)) == 5
 
 
-def test_rows_without_a_run_are_all_kept(tmp_path: Path, make_row: MakeRow) -> None:
+def test_rows_without_a_run_are_all_kept(tmp_path: Path) -> None:
     write_part(tmp_path / "a.parquet", [make_row(0, run=None), make_row(0, run=None, latency_ms=3.0)])
     assert len(load_records(tmp_path)) == 2
 
 
-def test_kernels_of_two_implementations_are_not_mixed(tmp_path: Path, make_row: MakeRow) -> None:
+def test_kernels_of_two_implementations_are_not_mixed(tmp_path: Path) -> None:
     for name, implementation in (("a", "native"), ("b", "ck_tile"), ("c", None)):
         (tmp_path / name).mkdir()
         write_part(tmp_path / name / "part.parquet", [make_row(0, run=name, implementation=implementation)])
@@ -170,14 +168,14 @@ def test_a_folder_of_runs_is_answered_with_one_of_them(run: Path) -> None:
         load_records(run.parent)
 
 
-def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path, make_row: MakeRow) -> None:
+def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "living")
     journal.append(make_row(0) | {"samples": "many"})
     with pytest.raises(RecordError, match="does not fit the record schema"):
         load_records(tmp_path)
 
 
-def test_kernels_of_older_records_have_defaults_of_later_fields(run: Path, make_row: MakeRow) -> None:
+def test_kernels_of_older_records_have_defaults_of_later_fields(run: Path) -> None:
     """Also together with rows that have the field, as in a merged file."""
     part = measurements_folder(run) / "part-a.parquet"
     table = pq.ParquetFile(part).read()

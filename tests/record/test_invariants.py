@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.record.made_rows import Row, make_row
 from tile_oracle.errors import RecordError
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.record.dataset import load_records, read_rows
@@ -18,12 +16,9 @@ from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.journal import rows_table
 from tile_oracle.record.schema import arrow_schema
 
-Row = dict[str, Any]
 
-
-def table(rows: list[Row]) -> pa.Table:
-    """Rows as a file of records holds them."""
-    return rows_table(rows)
+def check(*rows: Row) -> None:
+    check_rows(rows_table(rows), "grouped_conv", "a.parquet")
 
 
 @pytest.mark.parametrize(
@@ -58,47 +53,43 @@ def table(rows: list[Row]) -> pa.Table:
         ),
     ],
 )
-def test_an_invalid_row_is_named(change: Row, said: str, make_row: Callable[..., Row]) -> None:
+def test_an_invalid_row_is_named(change: Row, said: str) -> None:
     with pytest.raises(RecordError, match=said) as raised:
-        check_rows(table([make_row(0), make_row(1), {**make_row(2), **change}]), "grouped_conv", "a.parquet")
+        check(make_row(0), make_row(1), {**make_row(2), **change})
     assert str(raised.value).startswith("a.parquet, row 3 (")
     assert "\n" not in str(raised.value)
 
 
-def test_rows_agree_with_their_problem_and_kernel_and_failed_ones_need_no_times(
-    make_row: Callable[..., Row],
-) -> None:
+def test_rows_agree_with_their_problem_and_kernel_and_failed_ones_need_no_times() -> None:
     for change, said in (
         ({"K": 8}, "its columns describe the problem forward"),
         ({"Hi": -5}, "not a valid problem"),
     ):
         with pytest.raises(RecordError, match=said):
-            check_rows(table([{**make_row(0), **change}]), "grouped_conv", "a.parquet")
+            check({**make_row(0), **change})
     rows = [make_row(n) for n in range(3)]
     with pytest.raises(RecordError, match="pad_h differs from earlier rows of the problem"):
-        check_rows(table([*rows, {**make_row(1), "pad_h": 1}]), "grouped_conv", "a.parquet")
+        check(*rows, {**make_row(1), "pad_h": 1})
     with pytest.raises(RecordError, match="tile_n differs from earlier rows of the kernel"):
-        check_rows(table([*rows, {**make_row(1), "tile_n": 99}]), "grouped_conv", "a.parquet")
+        check(*rows, {**make_row(1), "tile_n": 99})
     none = dict.fromkeys(("latency_ms", "latency_min_ms", "spread", "tflops", "busy_ms"))
     rows = [make_row(n, status=status, samples=0, **none) for n, status in enumerate(("wrong", "crash"))]
-    check_rows(table(rows), "grouped_conv", "a.parquet")
+    check(*rows)
 
 
-def test_seven_digits_of_a_throughput_are_enough_and_a_flipped_bit_is_detected(
-    make_row: Callable[..., Row],
-) -> None:
+def test_seven_digits_of_a_throughput_are_enough_and_a_flipped_bit_is_detected() -> None:
     row = make_row(0)
     row["tflops"] = float(f"{row['tflops']:.7g}")
-    check_rows(table([row]), "grouped_conv", "a.parquet")
+    check(row)
     # Undetected, such damage changed the oracle of eleven problems, and the gate failed without reporting
     # it.
     row["tflops"] *= 2
     with pytest.raises(RecordError, match="tflops is not the problem's operations / latency_ms"):
-        check_rows(table([row]), "grouped_conv", "a.parquet")
+        check(row)
 
 
-def test_missing_columns_of_older_files_are_accepted(make_row: Callable[..., Row], tmp_path: Path) -> None:
-    old = table([make_row(n) for n in range(3)])
+def test_missing_columns_of_older_files_are_accepted(tmp_path: Path) -> None:
+    old = rows_table([make_row(n) for n in range(3)])
     lacks = (
         [f"tile_{x}" for x in "mnk"] + [f"wave_{x}" for x in "mnk"] + ["samples", "latency_min_ms", "round"]
     )
@@ -118,8 +109,8 @@ def _problem_names() -> tuple[str, ...]:
     return problem_columns()
 
 
-def test_loading_records_checks_the_invariants(make_row: Callable[..., Row], tmp_path: Path) -> None:
-    pq.write_table(table([{**make_row(0), "tflops": 99.0}]), tmp_path / "a.parquet")
+def test_loading_records_checks_the_invariants(tmp_path: Path) -> None:
+    pq.write_table(rows_table([{**make_row(0), "tflops": 99.0}]), tmp_path / "a.parquet")
     with pytest.raises(RecordError, match=r"a\.parquet, row 1 .*measure the pair again"):
         load_records(tmp_path / "a.parquet")
 

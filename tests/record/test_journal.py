@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.processes import run_python
+from tests.record.made_rows import make_row
 from tile_oracle.errors import RecordError
 from tile_oracle.record import journal as journal_module
 from tile_oracle.record.dataset import IDENTITY, load_records
@@ -36,8 +36,6 @@ from tile_oracle.record.journal import (
 )
 from tile_oracle.record.schema import arrow_schema
 
-MakeRow = Callable[..., dict[str, Any]]
-
 
 def die(journal: Journal) -> Path:
     """Leaves the file without its lock, as after the owner's death."""
@@ -48,7 +46,7 @@ def die(journal: Journal) -> Path:
     return journal._path
 
 
-def test_rows_become_one_part_with_the_schema_that_pandas_reads(tmp_path: Path, make_row: MakeRow) -> None:
+def test_rows_become_one_part_with_the_schema_that_pandas_reads(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "w")
     for n in range(5):
         journal.append(make_row(n))
@@ -63,7 +61,7 @@ def test_rows_become_one_part_with_the_schema_that_pandas_reads(tmp_path: Path, 
     assert list(table.columns) == arrow_schema().names
 
 
-def test_unknown_values_are_null(tmp_path: Path, make_row: MakeRow) -> None:
+def test_unknown_values_are_null(tmp_path: Path) -> None:
     write_part(
         tmp_path / "part-a.parquet", [make_row(0, status="crash", latency_ms=None, tflops=None), make_row(1)]
     )
@@ -78,7 +76,7 @@ def test_unknown_values_are_null(tmp_path: Path, make_row: MakeRow) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["part-a.parquet"]
 
 
-def test_a_long_journal_is_sealed(tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_journal_is_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_SEAL_ROWS", 3)
     journal = Journal(tmp_path, "w")
     for n in range(7):
@@ -90,7 +88,7 @@ def test_a_long_journal_is_sealed(tmp_path: Path, make_row: MakeRow, monkeypatch
     assert len(pd.read_parquet(tmp_path)) == 7
 
 
-def test_an_old_journal_is_sealed(tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_journal_is_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_SEAL_SECONDS", -1.0)
     Journal(tmp_path, "w").append(make_row())
     assert len(pd.read_parquet(tmp_path)) == 1
@@ -100,9 +98,7 @@ def test_an_old_journal_is_sealed(tmp_path: Path, make_row: MakeRow, monkeypatch
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"op":"grouped_conv","prob', b"\n\n", b"\xff\xfe"])
-def test_a_dead_process_journal_becomes_a_part_without_its_torn_line(
-    torn: bytes, tmp_path: Path, make_row: MakeRow
-) -> None:
+def test_a_dead_process_journal_becomes_a_part_without_its_torn_line(torn: bytes, tmp_path: Path) -> None:
     journal = Journal(tmp_path, "dead")
     for n in range(3):
         journal.append(make_row(n))
@@ -121,7 +117,7 @@ MISFIT = encode_line({"op": "grouped_conv", "problem": "p", "kernel": "k", "stat
     "damage", [b"null", b"17", b"{}", b'{"op":"grouped_conv","prob', b"0" * 9, MISFIT.rstrip(b"\n")]
 )
 def test_only_a_damaged_line_is_lost_and_it_is_set_aside(
-    damage: bytes, tmp_path: Path, make_row: MakeRow, caplog: pytest.LogCaptureFixture
+    damage: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = Journal(tmp_path, "dead")
     journal.append(make_row(0))
@@ -137,7 +133,7 @@ def test_only_a_damaged_line_is_lost_and_it_is_set_aside(
     assert ".journal-dead-00000.jsonl had 1 damaged line, set aside as _damaged-dead-00000.jsonl" in line
 
 
-def test_every_flipped_bit_in_a_journal_costs_at_most_one_row(tmp_path: Path, make_row: MakeRow) -> None:
+def test_every_flipped_bit_in_a_journal_costs_at_most_one_row(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "dead")
     rows = [make_row(n) for n in range(3)]
     for row in rows:
@@ -174,7 +170,7 @@ def test_an_empty_journal_of_a_dead_process_is_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_sealing_again_after_a_death_duplicates_nothing(tmp_path: Path, make_row: MakeRow) -> None:
+def test_sealing_again_after_a_death_duplicates_nothing(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "dead")
     journal.append(make_row(0))
     path = die(journal)
@@ -189,7 +185,7 @@ def test_sealing_again_after_a_death_duplicates_nothing(tmp_path: Path, make_row
     assert pd.read_parquet(tmp_path)["latency_ms"].tolist() == [0.5, 1.5]
 
 
-def test_a_live_process_journal_is_kept_and_read(tmp_path: Path, make_row: MakeRow) -> None:
+def test_a_live_process_journal_is_kept_and_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "living")
     journal.append(make_row(0))
     assert seal_abandoned(tmp_path) == 0
@@ -205,7 +201,7 @@ def test_a_live_process_journal_is_kept_and_read(tmp_path: Path, make_row: MakeR
 
 
 def test_a_journal_removed_before_its_lock_is_not_written(
-    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between creating the file and locking it, another process may find it empty and remove it."""
     real_flock, raced = fcntl.flock, []
@@ -225,7 +221,7 @@ def test_a_journal_removed_before_its_lock_is_not_written(
 
 
 @pytest.mark.slow
-def test_concurrent_sealers_make_one_part_per_journal(tmp_path: Path, make_row: MakeRow) -> None:
+def test_concurrent_sealers_make_one_part_per_journal(tmp_path: Path) -> None:
     for writer in range(4):
         journal = Journal(tmp_path, f"w{writer}")
         for n in range(6):
@@ -279,9 +275,7 @@ print(json.dumps([written, sorted(messages)]), flush=True)
 
 
 @pytest.mark.parametrize("limit_bytes", [5000, 6100, 7777])
-def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
-    limit_bytes: int, tmp_path: Path, make_row: MakeRow
-) -> None:
+def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(limit_bytes: int, tmp_path: Path) -> None:
     """A size limit tears a row like a full disk; then there is room again, and recording continues."""
     done = run_python("-c", FULL_DISK, tmp_path, str(limit_bytes), input=json.dumps(make_row(0)), check=True)
     written, messages = json.loads(done.stdout)
@@ -293,9 +287,7 @@ def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
     assert pd.read_parquet(tmp_path)["check_points"].tolist() == list(range(written))
 
 
-def test_a_torn_row_that_stays_costs_no_other(
-    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_torn_row_that_stays_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
@@ -312,7 +304,7 @@ def test_a_torn_row_that_stays_costs_no_other(
 
 
 def test_rows_are_flushed_to_the_disk_and_its_errors_reported(
-    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed = threading.Semaphore(0)
 
@@ -333,7 +325,7 @@ def test_rows_are_flushed_to_the_disk_and_its_errors_reported(
 
 
 def test_an_unwritable_part_leaves_the_journal_readable(
-    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -361,7 +353,7 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 # ---- lost devices -------------------------------------------------------------------------------------
 
 
-def test_only_rows_of_a_lost_device_are_removed(tmp_path: Path, make_row: MakeRow) -> None:
+def test_only_rows_of_a_lost_device_are_removed(tmp_path: Path) -> None:
     write_part(tmp_path / "part-a.parquet", [make_row(0), make_row(1, status="device_lost")])
     write_part(tmp_path / "part-b.parquet", [make_row(2)])
     write_part(tmp_path / "part-c.parquet", [make_row(3, status="device_lost")])

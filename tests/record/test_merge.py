@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.record.made_rows import Row, make_row, table_of
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
 from tile_oracle.record.dataset import load_records, measurements_folder, read_rows
 from tile_oracle.record.dataset_file import dataset_bytes, write_dataset
-from tile_oracle.record.journal import Journal, rows_table, write_part
+from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.merge import merge_records
-
-Row = dict[str, Any]
-MakeRow = Callable[..., Row]
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -40,7 +36,7 @@ DRAWN = st.fixed_dictionaries(
 )
 
 
-def as_row(make_row: MakeRow, drawn: Row) -> Row:
+def as_row(drawn: Row) -> Row:
     timed = drawn["status"] in ("ok", "noisy")
     second = drawn["second"]
     row = make_row(drawn["n"], latency_ms=drawn["latency_ms"])
@@ -51,42 +47,28 @@ def as_row(make_row: MakeRow, drawn: Row) -> Row:
     return row
 
 
-def table_of(rows: list[Row]) -> pd.DataFrame:
-    return rows_table(rows).to_pandas()
-
-
-@pytest.fixture
-def tables(make_row: MakeRow) -> Callable[[list[Row], list[int]], list[pd.DataFrame]]:
+def dealt(drawn: list[Row], places: list[int]) -> list[pd.DataFrame]:
     """Rows distributed over tables, some of them in several."""
-
-    def deal(drawn: list[Row], places: list[int]) -> list[pd.DataFrame]:
-        dealt: dict[int, list[Row]] = {}
-        for row, place in zip(drawn, places, strict=False):
-            dealt.setdefault(place, []).append(as_row(make_row, row))
-            if place % 3 == 0:
-                dealt.setdefault(place + 1, []).append(as_row(make_row, row))
-        return [table_of(rows) for rows in dealt.values()]
-
-    return deal
+    tables: dict[int, list[Row]] = {}
+    for row, place in zip(drawn, places, strict=False):
+        tables.setdefault(place, []).append(as_row(row))
+        if place % 3 == 0:
+            tables.setdefault(place + 1, []).append(as_row(row))
+    return [table_of(rows) for rows in tables.values()]
 
 
-RELAXED = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ROWS = st.lists(DRAWN, min_size=1, max_size=14)
 PLACES = st.lists(st.integers(0, 5), min_size=14, max_size=14)
 
 
 @pytest.mark.slow
-@RELAXED
+@settings(max_examples=12)
 @given(ROWS, PLACES)
 def test_nothing_is_lost_or_duplicated(
-    tmp_path_factory: pytest.TempPathFactory,
-    tables: Callable[..., list[pd.DataFrame]],
-    make_row: MakeRow,
-    drawn: list[Row],
-    places: list[int],
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[Row], places: list[int]
 ) -> None:
     drawn = [row | {"status": "noisy"} if row["status"] == "device_lost" else row for row in drawn]
-    merged, summary = merge_records(tables(drawn, places))
+    merged, summary = merge_records(dealt(drawn, places))
     path = tmp_path_factory.mktemp("merged") / "m.parquet"
     write_dataset(merged, path)
     # The reader, which keeps one row of equal run, problem, kernel and round, keeps all of these.
@@ -110,7 +92,7 @@ def test_nothing_is_lost_or_duplicated(
 # ---- the rules, one by one --------------------------------------------------------------------------
 
 
-def test_of_a_measurement_given_twice_the_most_complete_copy_is_kept(make_row: MakeRow) -> None:
+def test_of_a_measurement_given_twice_the_most_complete_copy_is_kept() -> None:
     rows = [make_row(n) for n in range(4)]
     merged, summary = merge_records([table_of(rows), table_of(rows[1:3])])
     assert (len(merged), summary.equal, summary.differing) == (4, 2, 0)
@@ -120,7 +102,7 @@ def test_of_a_measurement_given_twice_the_most_complete_copy_is_kept(make_row: M
     assert (summary.equal, summary.differing) == (1, 1)
 
 
-def test_a_device_lost_row_is_dropped_when_the_pair_was_measured_later(make_row: MakeRow) -> None:
+def test_a_device_lost_row_is_dropped_when_the_pair_was_measured_later() -> None:
     lost = make_row(0, status="device_lost", latency_ms=None, tflops=None)
     anew = make_row(0, time=(START + timedelta(days=3)).isoformat())
     of_another_run = lost | {"run": "other"}
@@ -132,7 +114,7 @@ def test_a_device_lost_row_is_dropped_when_the_pair_was_measured_later(make_row:
     assert summary.lost == 1
 
 
-def test_two_runs_with_one_name_are_both_kept(tmp_path: Path, make_row: MakeRow) -> None:
+def test_two_runs_with_one_name_are_both_kept(tmp_path: Path) -> None:
     here, there = make_row(0, device="X"), make_row(0, device="X", latency_ms=0.75)
     there["time"] = (START + timedelta(days=1)).isoformat()
     merged, summary = merge_records([table_of([there]), table_of([here])])
@@ -144,7 +126,7 @@ def test_two_runs_with_one_name_are_both_kept(tmp_path: Path, make_row: MakeRow)
     assert sorted(load_records(tmp_path / "m.parquet")["latency_ms"]) == [0.5, 0.75]
 
 
-def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted(make_row: MakeRow) -> None:
+def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted() -> None:
     rows = [
         make_row(0, device="X", toolchain="zig 1", source_hash="aa"),
         make_row(0, run="s", device="Y", toolchain="zig 2", source_hash="bb"),
@@ -167,7 +149,7 @@ def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted(make_r
     ]
 
 
-def test_the_same_rows_and_the_same_words_on_them_give_the_same_bytes(make_row: MakeRow) -> None:
+def test_the_same_rows_and_the_same_words_on_them_give_the_same_bytes() -> None:
     rows = [make_row(0), make_row(1), make_row(0, round=1)]
     first = dataset_bytes(table_of(rows), {"a": 1, "b": 2})
     assert dataset_bytes(table_of(rows[::-1]), {"b": 2, "a": 1}) == first
@@ -179,7 +161,7 @@ def test_the_same_rows_and_the_same_words_on_them_give_the_same_bytes(make_row: 
         pq.read_table(io.BytesIO(broken), page_checksum_verification=True)
 
 
-def test_invalid_records_are_refused(make_row: MakeRow) -> None:
+def test_invalid_records_are_refused() -> None:
     with pytest.raises(RecordError, match="nothing to merge"):
         merge_records([])
     mixed = [table_of([make_row(0)]), table_of([make_row(0)]).assign(op="gemm")]
@@ -191,7 +173,7 @@ def test_invalid_records_are_refused(make_row: MakeRow) -> None:
 
 
 def test_runs_parts_files_and_journals_of_dead_processes(
-    tmp_path: Path, make_row: MakeRow, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = measurements_folder(tmp_path / "run")
     run.mkdir(parents=True)
@@ -218,7 +200,6 @@ def test_runs_parts_files_and_journals_of_dead_processes(
 )
 def test_bad_input_gives_one_line_and_keeps_the_old_file(
     tmp_path: Path,
-    make_row: MakeRow,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],

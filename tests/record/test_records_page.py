@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.processes import run_python
+from tests.record.made_rows import make_row
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.record import journal
 from tile_oracle.record.schema import STATUSES, columns
@@ -47,7 +46,7 @@ def test_statuses_and_numbers_of_the_text_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
-def test_the_code_runs(block: str, tmp_path: Path, make_row: Callable[..., dict[str, Any]]) -> None:
+def test_the_code_runs(block: str, tmp_path: Path) -> None:
     folder = tmp_path / "reports" / "RUN" / "measurements"
     folder.mkdir(parents=True)
     journal.write_part(folder / "part-a.parquet", [make_row(n, tflops=1.5) for n in range(6)])

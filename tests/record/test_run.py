@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.record.made_rows import make_row
 from tile_oracle.errors import RecordError
 from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.run import MANIFEST, Run, RunLog, open_run
 
-MakeRow = Callable[..., dict[str, Any]]
 PURPOSE = {"problem sets": {"smoke": "abc"}, "target": "cpu", "data seed": 1}
 
 
@@ -111,7 +110,7 @@ def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
         open_new(tmp_path / "reports")
 
 
-def test_resuming_seals_old_journals_and_removes_device_lost_rows(tmp_path: Path, make_row: MakeRow) -> None:
+def test_resuming_seals_old_journals_and_removes_device_lost_rows(tmp_path: Path) -> None:
     run = open_new(tmp_path, "mine")
     run.measurements.mkdir()
     write_part(run.measurements / "part-a.parquet", [make_row(0), make_row(1, status="device_lost")])
@@ -138,7 +137,7 @@ def latencies(log: RunLog, row: dict[str, Any]) -> list[float]:
     return sorted(known["latency_ms"] for known in log.known(row["problem"]))
 
 
-def test_rows_get_the_runs_name_and_the_time(run: Run, make_row: MakeRow) -> None:
+def test_rows_get_the_runs_name_and_the_time(run: Run) -> None:
     log = RunLog(run, "w")
     row = make_row(0)
     del row["run"], row["time"]
@@ -149,7 +148,7 @@ def test_rows_get_the_runs_name_and_the_time(run: Run, make_row: MakeRow) -> Non
     assert abs(table["time"].iloc[0] - pd.Timestamp.now("UTC")) < pd.Timedelta(minutes=5)
 
 
-def test_a_session_knows_the_rows_of_earlier_ones_sealed_or_not(run: Run, make_row: MakeRow) -> None:
+def test_a_session_knows_the_rows_of_earlier_ones_sealed_or_not(run: Run) -> None:
     first, second, third = make_row(0), make_row(1), make_row(2)
     assert first["problem"] == second["problem"] == third["problem"]
     sealed, full = RunLog(run, "sealed"), RunLog(run, "disk-full")
@@ -163,7 +162,7 @@ def test_a_session_knows_the_rows_of_earlier_ones_sealed_or_not(run: Run, make_r
     assert latencies(now, first) == [0.5, 1.5]
 
 
-def test_problems_and_rounds_are_distinguished(run: Run, make_row: MakeRow) -> None:
+def test_problems_and_rounds_are_distinguished(run: Run) -> None:
     log = RunLog(run, "one")
     for row in (make_row(0), make_row(0, round=1, latency_ms=9.0), make_row(4)):
         log.append(row)
@@ -173,7 +172,7 @@ def test_problems_and_rounds_are_distinguished(run: Run, make_row: MakeRow) -> N
     assert other.known("no-such-problem") == []
 
 
-def test_a_part_that_is_not_parquet_is_reported(run: Run, make_row: MakeRow) -> None:
+def test_a_part_that_is_not_parquet_is_reported(run: Run) -> None:
     run.measurements.mkdir()
     (run.measurements / "part-x.parquet").write_bytes(b"junk")
     with pytest.raises(RecordError, match=r"part-x.parquet is not a readable .*; --resume sets it aside"):
