@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.compiling.small_family import make_kernel
 from tests.processes import LONGEST_S, wait_until
 from tests.pytest_project import PROBLEMS, TWO_KERNELS, Project
 from tests.samples import sampled
@@ -27,11 +28,9 @@ from tile_oracle.compiling.process import CompilerProcesses
 from tile_oracle.compiling.toolchain import Toolchain, find_toolchain
 from tile_oracle.device.cpu import CpuDevice
 from tile_oracle.errors import BuildError
-from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.problem import problem_from_id
 
 MakeBuilder = Callable[..., Builder]
-MakeKernel = Callable[..., GroupedConvKernel]
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,7 @@ def everything_in(folder: Path) -> list[Path]:
 # ---- building ------------------------------------------------------------------------------------
 
 
-def test_a_kernel_becomes_a_library(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str
-) -> None:
+def test_a_kernel_becomes_a_library(make_builder: MakeBuilder, compiler: str) -> None:
     with make_builder(toolchain=compiler) as builder:
         result = builder.submit(make_kernel()).result()
     assert (result.status, result.cached, result.kernel) == ("ok", False, make_kernel())
@@ -89,7 +86,7 @@ def test_a_kernel_becomes_a_library(
 
 
 def test_the_next_session_finds_it_if_it_is_whole_and_of_this_machine(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
+    make_builder: MakeBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with make_builder() as builder:
         first = builder.need(make_kernel()).binary
@@ -116,11 +113,10 @@ def test_the_next_session_finds_it_if_it_is_whole_and_of_this_machine(
     assert there.binary.source_hash != first.source_hash
 
 
-def test_kernels_of_equal_code_share_a_binary(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+def test_kernels_of_equal_code_share_a_binary(make_builder: MakeBuilder) -> None:
     with make_builder(jobs=2) as builder:
-        results = [
-            f.result() for f in [builder.submit(make_kernel()), builder.submit(make_kernel(vector_a=8))]
-        ]
+        futures = [builder.submit(kernel) for kernel in (make_kernel(), make_kernel(vector_a=8))]
+        results = [future.result() for future in futures]
     assert results[0].binary == results[1].binary
     assert [result.kernel.vector_a for result in results] == [4, 8]
     assert (builder.stats().compiled, builder.stats().cached) == (1, 1)
@@ -131,12 +127,12 @@ def test_kernels_of_equal_code_share_a_binary(make_builder: MakeBuilder, make_ke
     [
         lambda make, include: make(isa="x86-64-v2" if this_cpu().machine == "x86_64" else "armv8-a"),
         lambda make, include: (include / "grouped_conv.hpp").open("a").write("// edited\n") and make(),
-        lambda make, include: make(toolchain=GatedToolchain(find_toolchain("ziglang"), ("true",))),
+        lambda make, include: make(toolchain=gated("true")),
     ],
     ids=["instruction set", "header", "toolchain"],
 )
 def test_everything_that_affects_the_code_affects_the_entry(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path, change: Callable[..., Builder]
+    make_builder: MakeBuilder, include: Path, change: Callable[..., Builder]
 ) -> None:
     with make_builder() as builder:
         first, identity = builder.need(make_kernel()), builder.source_identity
@@ -147,9 +143,7 @@ def test_everything_that_affects_the_code_affects_the_entry(
     assert first.binary.source_hash != second.binary.source_hash
 
 
-def test_compiled_headers_are_the_hashed_ones(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
-) -> None:
+def test_compiled_headers_are_the_hashed_ones(make_builder: MakeBuilder, include: Path) -> None:
     with make_builder() as builder:
         (include / "grouped_conv.hpp").write_text("#error edited meanwhile")
         assert builder.need(make_kernel()).status == "ok"
@@ -158,9 +152,7 @@ def test_compiled_headers_are_the_hashed_ones(
 # ---- what does not build -------------------------------------------------------------------------
 
 
-def test_a_compile_error_is_a_status_with_its_log(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str
-) -> None:
+def test_a_compile_error_is_a_status_with_its_log(make_builder: MakeBuilder, compiler: str) -> None:
     with make_builder(toolchain=compiler) as builder:
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (13, 16)]
         bad, good = (future.result() for future in futures)
@@ -173,7 +165,7 @@ def test_a_compile_error_is_a_status_with_its_log(
         assert [path.read_text() for path in kept] == [bad.log]
 
 
-def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder) -> None:
     with make_builder() as one, make_builder() as two:
         first, second = one.need(make_kernel(13)), two.need(make_kernel(13))
     assert (second.status, second.cached, second.seconds) == ("build_error", True, 0.0)
@@ -186,7 +178,7 @@ def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder, make_
     [(11, "does not export to_workspace_bytes"), (17, "needs somewhere_else, which nothing provides")],
 )
 def test_an_unusable_library_is_a_build_error(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str, tile_m: int, says: str
+    make_builder: MakeBuilder, compiler: str, tile_m: int, says: str
 ) -> None:
     with make_builder(toolchain=compiler) as builder:
         result = builder.need(make_kernel(tile_m))
@@ -194,9 +186,7 @@ def test_an_unusable_library_is_a_build_error(
     assert says in result.log
 
 
-def test_a_library_may_ask_for_what_need_not_be_there(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str
-) -> None:
+def test_a_library_may_ask_for_what_need_not_be_there(make_builder: MakeBuilder, compiler: str) -> None:
     with make_builder(toolchain=compiler) as builder:
         result = builder.need(make_kernel(19))
     assert result.status == "ok", result.log
@@ -204,12 +194,11 @@ def test_a_library_may_ask_for_what_need_not_be_there(
 
 
 def test_a_compiler_that_hangs_is_stopped_with_its_children(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+    make_builder: MakeBuilder, tmp_path: Path
 ) -> None:
     held = tmp_path / "held"
-    hang = ("sh", "-c", f"exec 9>{held}; (flock 9; sleep 1000) & flock 9; sleep 1000")
-    toolchain = GatedToolchain(find_toolchain("ziglang"), hang)
-    with make_builder(toolchain=toolchain, timeout_s=0.3) as builder:
+    hang = f"exec 9>{held}; (flock 9; sleep 1000) & flock 9; sleep 1000"
+    with make_builder(toolchain=gated(hang), timeout_s=0.3) as builder:
         result = builder.need(make_kernel())
     assert result.status == "build_error"
     assert "stopped after 0.3 s" in result.log
@@ -217,9 +206,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(
         fcntl.flock(file, fcntl.LOCK_EX)  # blocks as long as one of them lives
 
 
-def test_a_killed_compiler_is_reported_and_not_cached(
-    make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_a_killed_compiler_is_reported_and_not_cached(make_builder: MakeBuilder) -> None:
     toolchain = gated("kill -SEGV $$")
     with make_builder(toolchain=toolchain) as one, make_builder(toolchain=toolchain) as two:
         results = [one.need(make_kernel()), two.need(make_kernel())]
@@ -227,25 +214,23 @@ def test_a_killed_compiler_is_reported_and_not_cached(
     assert "killed by signal 11 (SIGSEGV)" in results[0].log
 
 
-def test_a_compiler_killed_from_outside_is_run_again(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
-) -> None:
+def test_a_compiler_killed_from_outside_is_run_again(make_builder: MakeBuilder, tmp_path: Path) -> None:
     """As when memory is full: if killed once, it compiles the second time; if killed always, that is the
     error."""
-    once = ("sh", "-c", f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -KILL $$; }}")
-    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), once)) as builder:
+    once = f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -KILL $$; }}"
+    with make_builder(toolchain=gated(once)) as builder:
         assert builder.need(make_kernel()).status == "ok"
-    always = ("sh", "-c", "kill -KILL $$")
-    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), always)) as builder:
+    always = "kill -KILL $$"
+    with make_builder(toolchain=gated(always)) as builder:
         first, second = builder.need(make_kernel(tile_m=32)), builder.need(make_kernel(tile_m=32))
     assert first.interrupted
     assert "killed by signal 9 (SIGKILL)" in first.log
     assert second is not first  # the next request tries again
 
 
-def test_a_very_long_log_keeps_its_ends(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
-    talk = ("sh", "-c", "echo first; seq 100000; echo last; exit 1")
-    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), talk)) as builder:
+def test_a_very_long_log_keeps_its_ends(make_builder: MakeBuilder) -> None:
+    talk = "echo first; seq 100000; echo last; exit 1"
+    with make_builder(toolchain=gated(talk)) as builder:
         log = builder.need(make_kernel()).log
     assert log.startswith("first\n")
     assert log.endswith("last")
@@ -253,16 +238,16 @@ def test_a_very_long_log_keeps_its_ends(make_builder: MakeBuilder, make_kernel: 
     assert len(log) < 40_000
 
 
-def test_a_full_disk_is_not_the_kernels_fault(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
-    full = ("sh", "-c", "exec seq 9999 > /dev/full")
+def test_a_full_disk_is_not_the_kernels_fault(make_builder: MakeBuilder) -> None:
+    full = "exec seq 9999 > /dev/full"
     with (
-        make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), full)) as builder,
+        make_builder(toolchain=gated(full)) as builder,
         pytest.raises(BuildError, match=r"disk of the build folder .* is full"),
     ):
         builder.need(make_kernel())
 
 
-def test_a_read_only_folder_serves_its_entries(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+def test_a_read_only_folder_serves_its_entries(make_builder: MakeBuilder) -> None:
     with make_builder() as builder:
         builder.need(make_kernel())
         folder = builder.cache.folder
@@ -284,9 +269,7 @@ def test_a_read_only_folder_serves_its_entries(make_builder: MakeBuilder, make_k
 # ---- order, closing ------------------------------------------------------------------------------
 
 
-def test_needed_kernels_compile_first(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
-) -> None:
+def test_needed_kernels_compile_first(make_builder: MakeBuilder, tmp_path: Path) -> None:
     # The first compilation signals that it runs and waits; the others log their tiles in order.
     for pipe in ("runs", "go"):
         os.mkfifo(tmp_path / pipe)
@@ -294,8 +277,7 @@ def test_needed_kernels_compile_first(
         f"grep TO_TILE_M kernel.cpp >> {tmp_path}/order; "
         f"if grep -q 'TILE_M 1$' kernel.cpp; then echo > {tmp_path}/runs; cat {tmp_path}/go; fi"
     )
-    toolchain = gated(note)
-    with make_builder(toolchain=toolchain, jobs=1) as builder:
+    with make_builder(toolchain=gated(note), jobs=1) as builder:
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3, 4)]
         (tmp_path / "runs").read_text()
         assert builder.ended() == []
@@ -311,9 +293,7 @@ def test_needed_kernels_compile_first(
     assert order == [1, 4, 2, 3]
 
 
-def test_closing_stops_compilers_and_drops_the_queue(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
-) -> None:
+def test_closing_stops_compilers_and_drops_the_queue(make_builder: MakeBuilder, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     toolchain = gated(f"echo > {tmp_path}/pipe; sleep 1000")
     builder = make_builder(toolchain=toolchain, jobs=1)
@@ -327,9 +307,7 @@ def test_closing_stops_compilers_and_drops_the_queue(
     assert everything_in(builder.cache.folder) == []
 
 
-def test_compilers_run_in_parallel(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
-) -> None:
+def test_compilers_run_in_parallel(make_builder: MakeBuilder, tmp_path: Path) -> None:
     # Each writes its own pipe and reads the other's: both end only if both run at once.
     for number in (1, 2):
         os.mkfifo(tmp_path / f"pipe{number}")
@@ -338,15 +316,12 @@ def test_compilers_run_in_parallel(
         f"if [ $n = 1 ]; then echo > {tmp_path}/pipe1; cat {tmp_path}/pipe2; "
         f"else cat {tmp_path}/pipe1; echo > {tmp_path}/pipe2; fi"
     )
-    toolchain = gated(meet)
-    with make_builder(toolchain=toolchain, jobs=2, timeout_s=LONGEST_S) as builder:
+    with make_builder(toolchain=gated(meet), jobs=2, timeout_s=LONGEST_S) as builder:
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2)]
         assert [future.result().status for future in futures] == ["ok", "ok"]
 
 
-def test_compilers_yield_to_kernels(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
-) -> None:
+def test_compilers_yield_to_kernels(make_builder: MakeBuilder, tmp_path: Path) -> None:
     # The priority is set just after the start: wait for it.
     toolchain = gated(f"until [ $(nice) = 10 ]; do :; done; nice > {tmp_path}/nice")
     with make_builder(toolchain=toolchain, timeout_s=LONGEST_S) as builder:
@@ -424,13 +399,7 @@ def go(session: subprocess.Popen[str]) -> None:
     session.stdin.flush()
 
 
-def files_of(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def test_one_session_compiles_and_the_others_wait(
-    tmp_path: Path, include: Path, make_kernel: MakeKernel
-) -> None:
+def test_one_session_compiles_and_the_others_wait(tmp_path: Path, include: Path) -> None:
     names = [make_kernel(tile_m).name for tile_m in (20, 21, 22)]
     sessions = [start(tmp_path / "cache", include, names, jobs=2) for _ in range(4)]
     for session in sessions:
@@ -439,14 +408,12 @@ def test_one_session_compiles_and_the_others_wait(
     assert sum(answer["compiled"] for answer in answers) == 3
     assert all(answer["compiled"] + answer["cached"] == 3 for answer in answers)
     assert len({tuple(answer["hashes"]) for answer in answers}) == 1
-    kinds = sorted(path.name for path in files_of(tmp_path / "cache"))
+    kinds = sorted(path.name for path in everything_in(tmp_path / "cache"))
     assert kinds == sorted(["entry.json", "kernel.cpp", "kernel.so"] * 3)
 
 
 @pytest.mark.parametrize("ended", sampled([2, 0, 3], every=3))
-def test_a_killed_session_leaves_no_trace(
-    tmp_path: Path, include: Path, make_kernel: MakeKernel, ended: int
-) -> None:
+def test_a_killed_session_leaves_no_trace(tmp_path: Path, include: Path, ended: int) -> None:
     """Killed while the compiler of one of its kernels runs, the first to the last."""
     kernels = [make_kernel(tile_m) for tile_m in range(30, 34)]
     for pipe in ("runs", "never"):
@@ -467,9 +434,7 @@ def test_a_killed_session_leaves_no_trace(
     assert (found.cached, found.compiled) == (ended, 4 - ended)
 
 
-def test_a_stopped_session_does_not_block_the_others(
-    tmp_path: Path, include: Path, make_kernel: MakeKernel
-) -> None:
+def test_a_stopped_session_does_not_block_the_others(tmp_path: Path, include: Path) -> None:
     """The lock's holder is stopped; after twice the compile timeout, others build without the lock."""
     with Builder(toolchain="ziglang", build_dir=tmp_path / "probe", include=include) as builder:
         binary = builder.need(make_kernel()).binary

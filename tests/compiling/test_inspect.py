@@ -10,17 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.compiling.small_family import make_kernel
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.code_object import EXPORTS, inspect_binary
 from tile_oracle.compiling.isa import this_cpu
 from tile_oracle.errors import BuildError
-from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 
 @pytest.fixture
-def library(
-    make_builder: Callable[..., Builder], make_kernel: Callable[..., GroupedConvKernel], compiler: str
-) -> Path:
+def library(make_builder: Callable[..., Builder], compiler: str) -> Path:
     with make_builder(toolchain=compiler) as builder:
         binary = builder.need(make_kernel()).binary
     return binary.path

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.compiling.small_family import make_kernel
 from tile_oracle.cli import main
 from tile_oracle.compiling import toolchain as toolchain_module
 from tile_oracle.compiling.binary_identity import binary_identity
@@ -20,10 +21,8 @@ from tile_oracle.compiling.isa import this_cpu
 from tile_oracle.compiling.prebuild import Progress, prebuild
 from tile_oracle.compiling.prebuilt_folder import MANIFEST, PrebuiltFolder
 from tile_oracle.errors import BuildError
-from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 MakeBuilder = Callable[..., Builder]
-MakeKernel = Callable[..., GroupedConvKernel]
 X86 = this_cpu().machine == "x86_64"
 BASELINE = "x86-64-v2" if X86 else "armv8-a"
 
@@ -34,7 +33,7 @@ def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(common: Path, tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -> Path:
+def folder(common: Path, tmp_path: Path, make_builder: MakeBuilder) -> Path:
     """Three prebuilt kernels, in a folder that they were carried to."""
     if not (common / "made").exists():
         with make_builder(isa=BASELINE, build_dir=common / "cache") as builder:
@@ -64,9 +63,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.parametrize("option", ["prebuilt", "build_dir"])
-def test_another_machine_needs_no_compiler(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, option: str
-) -> None:
+def test_another_machine_needs_no_compiler(folder: Path, make_builder: MakeBuilder, option: str) -> None:
     with make_builder(**{"toolchain": "auto", "build_dir": None, option: folder}) as builder:
         for tile_m in (1, 2, 3):
             result = builder.need(make_kernel(tile_m))
@@ -82,7 +79,7 @@ def test_another_machine_needs_no_compiler(
             builder.need(make_kernel())
 
 
-def test_the_manifest_lists_the_folder(folder: Path, make_kernel: MakeKernel) -> None:
+def test_the_manifest_lists_the_folder(folder: Path) -> None:
     data = manifest(folder)
     assert list(data) == sorted(data)
     assert list(data["kernels"]) == sorted(make_kernel(tile_m).name for tile_m in (1, 2, 3))
@@ -95,18 +92,14 @@ def test_the_manifest_lists_the_folder(folder: Path, make_kernel: MakeKernel) ->
 # ---- filling a folder ----------------------------------------------------------------------------
 
 
-def test_a_folder_of_the_same_kind_is_added_to(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_a_folder_of_the_same_kind_is_added_to(folder: Path, make_builder: MakeBuilder) -> None:
     with make_builder(isa=BASELINE) as builder:
         report = prebuild(builder, [make_kernel(9)], folder)
     assert (report.kernels_in_folder, report.replaced) == (4, 0)
     assert len(manifest(folder)["kernels"]) == 4
 
 
-def test_a_folder_of_another_kind_is_replaced(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
-) -> None:
+def test_a_folder_of_another_kind_is_replaced(folder: Path, make_builder: MakeBuilder, include: Path) -> None:
     (include / "more.hpp").write_text("")
     with make_builder(isa=BASELINE) as builder:
         report = prebuild(builder, [make_kernel(9)], folder)
@@ -114,9 +107,7 @@ def test_a_folder_of_another_kind_is_replaced(
     assert len(list((folder / "binaries").iterdir())) == 1
 
 
-def test_compile_failures_are_in_the_report(
-    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_compile_failures_are_in_the_report(tmp_path: Path, make_builder: MakeBuilder) -> None:
     seen: list[Progress] = []
     with make_builder() as builder:
         kernels = [make_kernel(tile_m) for tile_m in (13, 1, 11)]
@@ -128,9 +119,7 @@ def test_compile_failures_are_in_the_report(
     assert (last.done, last.total, last.failed, last.left_s) == (3, 3, 2, 0.0)
 
 
-def test_no_kernels_and_somebody_elses_folder_are_refused(
-    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_no_kernels_and_somebody_elses_folder_are_refused(tmp_path: Path, make_builder: MakeBuilder) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with make_builder() as builder, pytest.raises(BuildError, match=r"holds other files .'thesis.tex'"):
@@ -152,7 +141,7 @@ def test_a_folder_for_another_machine_is_refused(folder: Path, make_builder: Mak
 
 
 def test_a_stale_folder_is_reported_and_built_again(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
+    folder: Path, make_builder: MakeBuilder, include: Path
 ) -> None:
     (include / "grouped_conv.hpp").open("a").write("// newer\n")
     with make_builder(prebuilt=folder) as builder:
@@ -161,9 +150,7 @@ def test_a_stale_folder_is_reported_and_built_again(
     assert (result.status, result.cached) == ("ok", False)
 
 
-def test_a_kernel_of_other_source_is_compiled(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_a_kernel_of_other_source_is_compiled(folder: Path, make_builder: MakeBuilder) -> None:
     """The headers are the same, but what is generated for the kernel is not."""
     rewrite(folder, lambda data: data["kernels"][make_kernel(1).name].update(source_sha256="0" * 64))
     with make_builder(prebuilt=folder) as builder:
@@ -181,9 +168,7 @@ def test_a_stale_folder_without_a_compiler_is_refused(
     assert "\n" not in str(error.value)
 
 
-def test_a_requested_instruction_set_overrides_the_folder(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_a_requested_instruction_set_overrides_the_folder(folder: Path, make_builder: MakeBuilder) -> None:
     asked = "x86-64"
     with make_builder(prebuilt=folder, isa=asked, runs_here=False) as builder:
         assert f"was built for {BASELINE}, not {asked}" in builder.notes[0]
@@ -230,7 +215,7 @@ def test_an_invalid_manifest_is_refused(
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.parametrize("damage", ["flipped bit", "longer", "missing", "link"])
 def test_a_file_that_differs_from_the_manifest_is_not_loaded(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path, damage: str
+    folder: Path, make_builder: MakeBuilder, tmp_path: Path, damage: str
 ) -> None:
     path = folder / manifest(folder)["kernels"][make_kernel(1).name]["binary"]
     content = bytearray(path.read_bytes())
@@ -256,9 +241,7 @@ def test_a_file_that_differs_from_the_manifest_is_not_loaded(
     assert "\n" not in str(error.value)
 
 
-def test_a_damaged_file_is_reported_and_compiled_again(
-    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_a_damaged_file_is_reported_and_compiled_again(folder: Path, make_builder: MakeBuilder) -> None:
     for path in (folder / "binaries").iterdir():
         path.write_bytes(b"")
     with make_builder(prebuilt=folder) as builder:
@@ -293,7 +276,7 @@ def test_any_manifest_is_accepted_or_refused(folder: Path, tmp_path: Path, data:
 
 
 @pytest.fixture
-def before(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -> Path:
+def before(tmp_path: Path, make_builder: MakeBuilder) -> Path:
     """Kernels with tile_m 1, 2 and 3."""
     with make_builder() as builder:
         prebuild(builder, [make_kernel(tile_m) for tile_m in (1, 2, 3)], tmp_path / "before")
@@ -301,9 +284,7 @@ def before(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -
 
 
 @pytest.fixture
-def after(
-    tmp_path: Path, include: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, before: Path
-) -> Path:
+def after(tmp_path: Path, include: Path, make_builder: MakeBuilder, before: Path) -> Path:
     """From other headers, with tile_m 1 and 2; the third binary has another name, and a fourth is new."""
     header = include / "grouped_conv.hpp"
     header.write_text(header.read_text() + "\n// a comment changes no code\n")
@@ -320,7 +301,7 @@ def after(
 
 
 def test_differing_kernels_are_told_and_damaged_folders_refused(
-    before: Path, after: Path, make_kernel: MakeKernel, capsys: pytest.CaptureFixture[str]
+    before: Path, after: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two, three, four, five = (make_kernel(tile_m).name for tile_m in (1, 2, 3, 4, 5))
     found = drift(read_version(before), read_version(after))

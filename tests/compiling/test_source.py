@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.compiling.small_family import make_kernel
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling import source
 from tile_oracle.compiling.builder import Builder
@@ -18,10 +18,9 @@ from tile_oracle.files.data_files import data_folder
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operations.gemm import gpu_source
 from tile_oracle.operations.gemm.kernel import parse_gemm_name
-from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 
-def test_a_translation_unit_describes_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:
+def test_a_translation_unit_describes_the_kernel() -> None:
     kernel = make_kernel(48, direction="bwd_weight", dtype="fp32", ndim=3, pipeline="compv4")
     assert source_for(kernel, "cpu") == (
         "#define TO_DIRECTION TO_BWD_WEIGHT\n"
@@ -37,9 +36,7 @@ def test_a_translation_unit_describes_the_kernel(make_kernel: Callable[..., Grou
     )
 
 
-def test_kernels_and_architectures_without_code_are_refused(
-    make_kernel: Callable[..., GroupedConvKernel],
-) -> None:
+def test_kernels_and_architectures_without_code_are_refused() -> None:
     with pytest.raises(KernelError, match=r"'compv6' has no code for cpu: it has basic_v1"):
         source_for(make_kernel(pipeline="compv6"), "cpu")
     with pytest.raises(BuildError, match=r"'../../etc'; known are cpu"):
