@@ -84,8 +84,8 @@ def calls(tmp_path: Path) -> Callable[[], list[tuple[str, ...]]]:
 Calls = Callable[[], list[tuple[str, ...]]]
 
 
-def names(api: str, hip: str, cuda: str) -> list[str]:
-    return (hip if api == "hip" else cuda).split()
+LAUNCH = "hipModuleLaunchKernel"
+"""What the recorder notes, for CUDA, too."""
 
 
 # ---- the runtime ---------------------------------------------------------------------------------
@@ -94,11 +94,9 @@ def names(api: str, hip: str, cuda: str) -> list[str]:
 def test_opening_makes_a_stream_and_tells_the_properties_of_the_device(
     api: str, driver: Driver, calls: Calls
 ) -> None:
-    assert [call[0] for call in calls()] == names(
-        api,
-        "hipInit hipDeviceGet hipSetDevice hipStreamCreateWithFlags",
-        "cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuCtxSetCurrent cuStreamCreate",
-    )
+    current = ["hipSetDevice"] if api == "hip" else ["cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"]
+    opened = ["hipInit", "hipDeviceGet", *current, "hipStreamCreateWithFlags"]
+    assert [call[0] for call in calls()] == opened
     found = driver.properties()
     assert found.name == "a recorder"
     assert found.identity == "0000:ab:00.0"
@@ -109,42 +107,36 @@ def test_opening_makes_a_stream_and_tells_the_properties_of_the_device(
     )
 
 
-def test_memory_goes_there_and_back(api: str, driver: Driver, calls: Calls) -> None:
+def test_memory_goes_there_and_back(driver: Driver, calls: Calls) -> None:
     calls()
     address = driver.allocate(1000)
     driver.set_bytes(address, 0x5A, 1000)
     driver.copy_in(address + 10, b"hello")
     assert driver.copy_out(address + 8, 9) == b"ZZhelloZZ"
     driver.free(address)
-    pointer = hex(address)
-    copied = "cuMemcpyDtoHAsync_v2" if api == "cuda" else "hipMemcpyDtoHAsync"
-    synchronized = "cuStreamSynchronize" if api == "cuda" else "hipStreamSynchronize"
-    made = calls()
-    assert [call[0] for call in made] == names(
-        api,
-        f"hipMalloc hipMemsetD8Async hipMemcpyHtoDAsync {copied} {synchronized} hipFree",
-        f"cuMemAlloc_v2 cuMemsetD8Async cuMemcpyHtoDAsync_v2 {copied} {synchronized} cuMemFree_v2",
-    )
-    assert made[0][1:] == ("1000",)
-    stream = hex(driver.stream)
-    assert made[1][1:] == (pointer, "90", "1000", stream)
-    assert made[2][1:] == (hex(address + 10), "5", stream)
-    assert made[3][1:] == (hex(address + 8), "9", stream)
-    assert made[5][1:] == (pointer,)
+    pointer, stream = hex(address), hex(driver.stream)
+    assert calls() == [
+        ("hipMalloc", "1000"),
+        ("hipMemsetD8Async", pointer, "90", "1000", stream),
+        ("hipMemcpyHtoDAsync", hex(address + 10), "5", stream),
+        ("hipMemcpyDtoHAsync", hex(address + 8), "9", stream),
+        ("hipStreamSynchronize", stream),
+        ("hipFree", pointer),
+    ]
 
 
-def test_a_launch_passes_geometry_stream_and_arguments(api: str, driver: Driver, calls: Calls) -> None:
+def test_a_launch_passes_geometry_stream_and_arguments(driver: Driver, calls: Calls) -> None:
     module = driver.load_module(b"CODE")
     function = driver.function(module, "to_conv")
     calls()
     value = ctypes.c_void_p(0xABCDE)
     driver.launch(Launch(function, Geometry((5, 6, 7), (64, 2, 1), 4096), Arguments(value)))
     ((name, *arguments),) = calls()
-    assert name == names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
+    assert name == LAUNCH
     assert arguments == [hex(function), "5,6,7", "64,2,1", "4096", hex(driver.stream), "0xabcde", "0"]
 
 
-def test_a_graph_holds_the_launches_in_order(api: str, driver: Driver, calls: Calls) -> None:
+def test_a_graph_holds_the_launches_in_order(driver: Driver, calls: Calls) -> None:
     launches = [
         Launch(number, Geometry((number, 1, 1), (64, 1, 1)), Arguments(ctypes.c_int(0))) for number in (1, 2)
     ]
@@ -153,22 +145,16 @@ def test_a_graph_holds_the_launches_in_order(api: str, driver: Driver, calls: Ca
     driver.launch_graph(graph)
     driver.destroy_graph(graph)
     made = calls()
-    launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
-    assert [call[0] for call in made] == names(
-        api,
-        f"hipStreamBeginCapture {launch} {launch} {launch} {launch} hipStreamEndCapture "
-        "hipGraphInstantiateWithFlags hipGraphDestroy hipGraphLaunch hipGraphExecDestroy",
-        f"cuStreamBeginCapture_v2 {launch} {launch} {launch} {launch} cuStreamEndCapture "
-        "cuGraphInstantiateWithFlags cuGraphDestroy cuGraphLaunch cuGraphExecDestroy",
-    )
-    assert [call[1] for call in made if call[0] == launch] == ["0x1", "0x2", "0x1", "0x2"]
+    assert [call[0] for call in made] == [
+        *("hipStreamBeginCapture", *[LAUNCH] * 4, "hipStreamEndCapture", "hipGraphInstantiateWithFlags"),
+        *("hipGraphDestroy", "hipGraphLaunch", "hipGraphExecDestroy"),
+    ]
+    assert [call[1] for call in made[1:5]] == ["0x1", "0x2", "0x1", "0x2"]
     assert made[0][1:] == (hex(driver.stream), "1")
     assert made[-2][1:] == (hex(graph), hex(driver.stream))
 
 
-def test_events_give_the_time_between_neighbours(
-    api: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_give_the_time_between_neighbours(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECORD_ELAPSED_MS", "0.25")
     events = [driver.make_event() for _ in range(4)]
     assert driver.elapsed_ns(events) == pytest.approx([250_000.0] * 3)
@@ -183,21 +169,17 @@ def test_lds_is_requested_where_required(api: str, driver: Driver, calls: Calls,
     assert calls() == ([("cuFuncSetAttribute", "0x77", "8", str(lds_bytes))] if api == "cuda" else [])
 
 
-def test_a_failure_has_the_librarys_own_name(
-    api: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    function = names(api, "hipMalloc", "cuMemAlloc_v2")[0]
-    monkeypatch.setenv("RECORD_FAIL", f"{function}:700")
-    with pytest.raises(
-        RuntimeFailure, match=rf"{function}: .*(ILLEGAL_ADDRESS|IllegalAddress) \(700\)"
-    ) as caught:
+def test_a_failure_has_the_librarys_own_name(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = r"(hipMalloc|cuMemAlloc_v2): .*(ILLEGAL_ADDRESS|IllegalAddress) \(700\)"
+    monkeypatch.setenv("RECORD_FAIL", "hipMalloc:700")
+    with pytest.raises(RuntimeFailure, match=said) as caught:
         driver.allocate(1)
     assert caught.value.sticky
-    monkeypatch.setenv("RECORD_FAIL", f"{function}:2")
+    monkeypatch.setenv("RECORD_FAIL", "hipMalloc:2")
     with pytest.raises(RuntimeFailure) as caught:
         driver.allocate(1)
     assert not caught.value.sticky
-    monkeypatch.setenv("RECORD_FAIL", f"{function}:12345")
+    monkeypatch.setenv("RECORD_FAIL", "hipMalloc:12345")
     with pytest.raises(RuntimeFailure, match="an unknown error"):
         driver.allocate(1)
 
@@ -227,12 +209,13 @@ def device(driver: Driver, binary: Path) -> Iterator[GpuDevice]:
     device.idle()
 
 
-def launches(api: str, made: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [call for call in made if call[0] == names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]]
+def of(made: list[tuple[str, ...]], *names: str) -> list[tuple[str, ...]]:
+    """The calls of these functions."""
+    return [call for call in made if call[0] in names]
 
 
 def test_a_check_poisons_launches_compares_and_waits_once(
-    api: str, device: GpuDevice, binary: Path, calls: Calls
+    device: GpuDevice, binary: Path, calls: Calls
 ) -> None:
     device.load(PROBLEM, 1)
     calls()
@@ -240,34 +223,28 @@ def test_a_check_poisons_launches_compares_and_waits_once(
     assert (result.status, result.kind, result.points) == ("ok", "full", 2 * 8 * 8 * 64)
     made = [call for call in calls() if "Module" not in call[0] or "Launch" in call[0]]
     kinds = [call[0] for call in made]
-    launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
-    at = kinds.index(launch)
+    at = kinds.index(LAUNCH)
     poison = next(call for call in made[:at] if "MemsetD8" in call[0])
     assert poison[2:4] == ("255", str(2 * 2 * 8 * 8 * 64))
     assert sum("StreamSynchronize" in kind for kind in kinds[at:]) == 1
-    last = len(kinds) - 1 - kinds[::-1].index(launch)
+    last = len(kinds) - 1 - kinds[::-1].index(LAUNCH)
     assert "MemcpyDtoH" in kinds[last + 1]
     assert "StreamSynchronize" in kinds[last + 2]
     # 128 rows in two tiles of 64.
     assert made[at][2:5] == ("2,1,1", "128,1,1", "0")
-    assert len(launches(api, made)) == 3 * 3, (
-        "the kernel, the guard zones, the comparison, of each set of data"
-    )
+    assert len(of(made, LAUNCH)) == 3 * 3, "the kernel, the guard zones, the comparison, of each set of data"
 
 
-def test_a_new_problem_frees_the_old_ones_memory(api: str, device: GpuDevice, calls: Calls) -> None:
+def test_a_new_problem_frees_the_old_ones_memory(device: GpuDevice, calls: Calls) -> None:
     device.load(PROBLEM, 1)
     device.load(PROBLEM, 2)
     made = calls()
-    counts = [
-        sum(call[0] in pair for call in made)
-        for pair in (("hipMalloc", "cuMemAlloc_v2"), ("hipFree", "cuMemFree_v2"))
-    ]
-    assert counts == [1 + 11 + 11, 11]  # the verdict's memory is kept
+    assert len(of(made, "hipMalloc")) == 1 + 11 + 11
+    assert len(of(made, "hipFree")) == 11, "the verdict's memory is kept"
 
 
 def test_a_long_kernel_is_timed_run_by_run(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_ELAPSED_MS", "0.5")
     device.load(PROBLEM, 1)
@@ -276,8 +253,8 @@ def test_a_long_kernel_is_timed_run_by_run(
     calls()
     assert device.sample(binary, 5).tolist() == pytest.approx([500_000.0] * 5)
     kinds = [call[0] for call in calls()]
-    launch, record = names(api, "hipModuleLaunchKernel hipEventRecord", "cuLaunchKernel cuEventRecord")
-    timed = "".join("r" if kind == record else "l" for kind in kinds if kind in (launch, record))
+    letters = {LAUNCH: "l", "hipEventRecord": "r"}
+    timed = "".join(letters.get(kind, "") for kind in kinds)
     # Both operands and the result change, the runs follow each other, and one drawn at random is compared.
     assert re.fullmatch("lll r((lr)*) ll (r((lr)+))?".replace(" ", ""), timed)
     assert timed.count("l") == 3 + 5 + 2
@@ -285,7 +262,7 @@ def test_a_long_kernel_is_timed_run_by_run(
 
 
 def test_a_long_kernels_check_runs_are_its_quick_look(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_ELAPSED_MS", "2")
     device.load(PROBLEM, 1)
@@ -293,12 +270,11 @@ def test_a_long_kernels_check_runs_are_its_quick_look(
     calls()
     assert device.look(binary, 1).tolist() == [2e6, 2e6, 2e6]
     assert device.timed_ms == pytest.approx(6)
-    launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
-    assert launch not in [call[0] for call in calls()]
+    assert of(calls(), LAUNCH) == []
 
 
 def test_a_kernel_that_has_lost_by_its_first_run_does_not_run_on_the_other_data(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_ELAPSED_MS", "2")
     lost_ms = (2 - 0.05) / 1.25  # what a first run of 2 ms proves
@@ -308,12 +284,12 @@ def test_a_kernel_that_has_lost_by_its_first_run_does_not_run_on_the_other_data(
     calls()
     right = device.check(binary, lost_ms * 1.001)
     every = 3 * len(device._require().sets)
-    assert (right.status, right.lost_in_ms, len(launches(api, calls()))) == ("ok", None, every)
+    assert (right.status, right.lost_in_ms, len(of(calls(), LAUNCH))) == ("ok", None, every)
     lost = device.check(binary, lost_ms * 0.999)
     assert (lost.status, lost.kind, lost.points) == ("ok", "full", right.points)
     assert lost.lost_in_ms == pytest.approx(2)
     assert device.timed_ms == pytest.approx(2)
-    assert len(launches(api, calls())) == 3, "the kernel, the guard zones, the comparison"
+    assert len(of(calls(), LAUNCH)) == 3, "the kernel, the guard zones, the comparison"
 
 
 @pytest.mark.parametrize(
@@ -334,7 +310,7 @@ def test_check_runs_are_samples_only_if_they_agree(checked_us: list[int], taken_
 
 
 def test_a_short_kernel_is_timed_from_a_graph(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_ELAPSED_MS", "0.016")
     device.load(PROBLEM, 1)
@@ -352,7 +328,7 @@ def test_a_short_kernel_is_timed_from_a_graph(
 
 
 def test_cold_caches_are_flushed_before_each_run_and_outside_its_time(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_ELAPSED_MS", "0.016")
     device.cold_cache = True
@@ -364,18 +340,14 @@ def test_cold_caches_are_flushed_before_each_run_and_outside_its_time(
     assert device.sample(binary, 3).tolist() == pytest.approx([16_000.0] * 3)
     assert device.timed_ms - before == pytest.approx(3 * 0.016)
     made = calls()
-    flush, launch, record = names(
-        api,
-        "hipMemsetD8Async hipModuleLaunchKernel hipEventRecord",
-        "cuMemsetD8Async cuLaunchKernel cuEventRecord",
-    )
+    letters = {"hipMemsetD8Async": "f", LAUNCH: "l", "hipEventRecord": "r"}
     assert not any("Graph" in call[0] for call in made)
-    made = [call for call in made if call[0] in (flush, launch, record)]
-    order = "".join({flush: "f", launch: "l", record: "r"}[call[0]] for call in made)
+    made = of(made, *letters)
+    order = "".join(letters[call[0]] for call in made)
     # New data, a poisoned output, the runs, and the comparison of one drawn at random.
     assert re.fullmatch("lllf(frlr)+ll(frlr)*", order)
     assert order.count("frlr") == 3
-    assert {int(call[3]) for call in made[4:] if call[0] == flush} == {64 << 20}
+    assert {int(call[3]) for call in of(made[4:], "hipMemsetD8Async")} == {64 << 20}
 
 
 def test_the_drivers_facts_about_a_kernel(
@@ -416,7 +388,7 @@ def test_many_samples_are_taken_in_parts(
 
 
 def test_two_stages_have_a_workspace_of_their_own(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_INFO", "1,128,0,1,2,64,64,64,1")
     problem = GroupedConvProblem("bwd_weight", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
@@ -424,33 +396,26 @@ def test_two_stages_have_a_workspace_of_their_own(
     calls()
     assert device.check(binary).status == "ok"
     made = calls()
-    sizes = [int(call[1]) for call in made if call[0] in ("hipMalloc", "cuMemAlloc_v2")]
+    sizes = [int(call[1]) for call in of(made, "hipMalloc")]
     assert sizes == [4 * 2 * 64 * 9 * 64 + 2 * GUARD_BYTES]  # 128 products, in two pieces of 64
-    grids = [call[2] for call in launches(api, made)]
+    grids = [call[2] for call in of(made, LAUNCH)]
     assert grids[:2] == ["9,1,2", f"{64 * 9 * 64 // 256},1,1"]
     assert len(grids) == 3 * 5, "two stages, two pairs of guard zones, the comparison, of each set of data"
 
 
 @pytest.mark.parametrize(
-    ("hip", "cuda", "status", "detail"),
+    ("fails", "status", "detail"),
     [
-        ("hipModuleLoadData:200", "cuModuleLoadData:200", "build_error", "cannot be loaded"),
-        ("hipModuleGetFunction:500", "cuModuleGetFunction:500", "build_error", "cannot be loaded"),
-        ("hipModuleLaunchKernel:1", "cuLaunchKernel:1", "unsupported", "cannot be launched with 128 threads"),
+        ("hipModuleLoadData:200", "build_error", "cannot be loaded"),
+        ("hipModuleGetFunction:500", "build_error", "cannot be loaded"),
+        (f"{LAUNCH}:1", "unsupported", "cannot be launched with 128 threads"),
     ],
 )
 def test_failures_that_leave_the_device_usable_are_verdicts(
-    api: str,
-    device: GpuDevice,
-    binary: Path,
-    hip: str,
-    cuda: str,
-    status: str,
-    detail: str,
-    monkeypatch: pytest.MonkeyPatch,
+    device: GpuDevice, binary: Path, fails: str, status: str, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.load(PROBLEM, 1)
-    monkeypatch.setenv("RECORD_FAIL", hip if api == "hip" else cuda)
+    monkeypatch.setenv("RECORD_FAIL", fails)
     result = device.check(binary)
     assert result.status == status
     assert detail in result.detail
@@ -459,11 +424,11 @@ def test_failures_that_leave_the_device_usable_are_verdicts(
 
 
 def test_a_failure_while_timing_is_reported(
-    api: str, device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.load(PROBLEM, 1)
     assert device.check(binary).status == "ok"
-    monkeypatch.setenv("RECORD_FAIL", "hipEventRecord:1" if api == "hip" else "cuEventRecord:1")
+    monkeypatch.setenv("RECORD_FAIL", "hipEventRecord:1")
     with pytest.raises(KernelFailed, match="failed when it was timed"):
         device.sample(binary, 1)
 
@@ -483,21 +448,17 @@ def data(tmp_path: Path) -> DataFiles:
 
 
 def test_a_callers_data_are_used_and_the_output_returned(
-    api: str, device: GpuDevice, binary: Path, calls: Calls, data: DataFiles
+    device: GpuDevice, binary: Path, calls: Calls, data: DataFiles
 ) -> None:
     calls()
     assert device.apply(PROBLEM, binary, data).status == "ok"
     made = calls()
-    copied = [int(call[2]) for call in made if call[0] in ("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync_v2")]
+    copied = [int(call[2]) for call in of(made, "hipMemcpyHtoDAsync")]
     sizes = [2 * 2 * 8 * 8 * 64, 2 * 64 * 9 * 64]
     assert copied[:2] == sizes
-    assert next(call[2:4] for call in launches(api, made)) == ("2,1,1", "128,1,1")
+    assert next(call[2:4] for call in of(made, LAUNCH)) == ("2,1,1", "128,1,1")
     assert data.out.read_bytes() == b"\xff" * sizes[0]
-    made_and_freed = [
-        sum(call[0] in pair for call in made)
-        for pair in (("hipMalloc", "cuMemAlloc_v2"), ("hipFree", "cuMemFree_v2"))
-    ]
-    assert made_and_freed == [3, 3]
+    assert (len(of(made, "hipMalloc")), len(of(made, "hipFree"))) == (3, 3)
 
 
 def test_a_kernel_that_leaves_a_callers_output_unwritten_is_detected(
@@ -511,13 +472,13 @@ def test_a_kernel_that_leaves_a_callers_output_unwritten_is_detected(
 
 
 def test_a_callers_data_that_cannot_be_run_are_a_verdict_or_refused(
-    api: str, device: GpuDevice, binary: Path, data: DataFiles, monkeypatch: pytest.MonkeyPatch
+    device: GpuDevice, binary: Path, data: DataFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ProblemRefused, match="GiB of device memory for the data"):
         device.apply(GroupedConvProblem("forward", "bf16", 2, 64, 512, 512, 1, 112, 112, 3, 3), binary, data)
     result = device.apply(GemmProblem("bf16", "rcr", 8, 8, 8), binary, data)
     assert (result.status, result.detail) == ("unsupported", "the kernel is for forward")
-    monkeypatch.setenv("RECORD_FAIL", "hipModuleLaunchKernel:1" if api == "hip" else "cuLaunchKernel:1")
+    monkeypatch.setenv("RECORD_FAIL", f"{LAUNCH}:1")
     result = device.apply(PROBLEM, binary, data)
     assert result.status == "unsupported"
     assert "cannot be launched with 128 threads" in result.detail

@@ -95,5 +95,5 @@ def test_a_session_runs_from_a_folder(folder: Path) -> None:
     }
     made_by = set(rows.loc[rows["status"] == "ok", "toolchain"])
     assert [one.startswith("triton 3.") for one in made_by] == [True]
-    grids = {call[2] for call in read_record(folder / "record") if call[0] == "cuLaunchKernel"}
+    grids = {call[2] for call in read_record(folder / "record") if call[0] == "hipModuleLaunchKernel"}
     assert {"2,2,1", "3,4,1", "9,4,1"} <= grids

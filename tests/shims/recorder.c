@@ -1,5 +1,6 @@
 /* The functions of HIP (or, with AS_CUDA, of CUDA's driver) that tile_oracle.device.runtime calls. Each notes its name
- * and arguments in the file RECORD_TO and answers plausibly: device memory is the host's, kernels do nothing.
+ * in HIP (in CUDA, if HIP has no such function) and its arguments in the file RECORD_TO, and answers plausibly:
+ * device memory is the host's, kernels do nothing.
  *
  *   RECORD_FAIL=hipMalloc:2      that function fails with that number
  *   RECORD_ELAPSED_MS=0.5        what every pair of events is apart (default 0.01)
@@ -32,7 +33,7 @@ double strtod(const char *, char **);
 #define API(hip, cuda, ...) __attribute__((visibility("default"))) int BOTH(hip, cuda)(__VA_ARGS__)
 #define NOTE(hip, cuda, format, ...)                                                                     \
   do {                                                                                                   \
-    int failed = note(TEXT(BOTH(hip, cuda)), format __VA_OPT__(, ) __VA_ARGS__);                         \
+    int failed = note(*TEXT(hip) ? TEXT(hip) : TEXT(cuda), format __VA_OPT__(, ) __VA_ARGS__);           \
     if (failed) return failed;                                                                           \
   } while (0)
 
