@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.stats
 
-from tests.judge.made_runs import IDS, PICK, PROBLEMS, a_run, baseline, judged
-from tests.report.records_factory import frame, record, some_kernels
+from tests.judge.made_runs import IDS, PICK, PROBLEMS, a_run, baseline, judged, selected, side
+from tests.report.records_factory import record, some_kernels
 from tile_oracle.judge.bootstrap import interval, mean, p10, paired_interval
 from tile_oracle.judge.criteria import Criteria, coverage, interval_average, interval_largest_loss, suspects
 from tile_oracle.judge.noise import Margin, margins
-from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.scope import NOTHING_JUDGED, Part, part_to_judge
-from tile_oracle.judge.selection import select
 from tile_oracle.judge.statistics import (
     Side,
     between_sessions,
@@ -25,14 +22,8 @@ from tile_oracle.judge.statistics import (
     with_sessions,
 )
 from tile_oracle.judge.verdict import IN_SAMPLE, Verdict
-from tile_oracle.record.final import final_measurements
 
 PUBLISHED = Criteria(rule="published")
-
-
-def side(*efficiencies: float, sigma: float | tuple[float, ...] = 0.0, dof: float = 30.0) -> Side:
-    values = np.array(efficiencies)
-    return Side(values, np.log(values), np.broadcast_to(sigma, values.shape), np.full(values.shape, dof))
 
 
 def test_published_losses_are_those_that_fell_by_more_than_the_limit_the_largest_first() -> None:
@@ -205,11 +196,7 @@ def margins_of(
                 timed = {"latency_ms": ms, "spread": own, "samples": samples}
                 rows.append(record(problem, kernel, 2.0 / ms, round=number) | timed)
         ranked.append((problem.id, PICK.name, 9.0))
-    records = frame(rows)
-    final = final_measurements(records)
-    table = pd.DataFrame(ranked, columns=["problem", "kernel", "predicted_tflops"])
-    selection = select(PROBLEMS[: len(problems)], final, find_oracles(final), table)
-    return margins(records, final, selection)
+    return margins(*selected(rows, ranked, PROBLEMS[: len(problems)]))
 
 
 SCATTER = 1.4826 / math.sqrt(2)

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tests.judge.made_runs import selected, side
+from tests.report.records_factory import record, some_kernels, some_problems
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria, Criterion, interval_largest_loss
 from tile_oracle.judge.noise import Margin, accepted_margins, margins
-from tile_oracle.judge.oracle import find_oracles
-from tile_oracle.judge.selection import select
 from tile_oracle.judge.statistics import (
     Changes,
     Side,
@@ -28,7 +27,6 @@ from tile_oracle.judge.statistics import (
     with_sessions,
 )
 from tile_oracle.judge.verdict import Verdict, _compared, _notes, judge
-from tile_oracle.record.final import final_measurements
 
 PROBLEMS = some_problems(20)
 IDS = [problem.id for problem in PROBLEMS]
@@ -48,9 +46,7 @@ def a_verdict(now: float, then: float, sigma: float, published: bool = False) ->
         efficiency = now if place == 0 else 0.9
         rows += [record(problem, BEST, 2.0), record(problem, PICK, 2.0 * efficiency)]
         rankings += [(problem.id, PICK.name, 2.0), (problem.id, BEST.name, 1.0)]
-    final = final_measurements(frame(rows))
-    ranked = pd.DataFrame(rankings, columns=["problem", "kernel", "predicted_tflops"])
-    selection = select(PROBLEMS, final, find_oracles(final), ranked)
+    _, final, selection = selected(rows, rankings, PROBLEMS)
     accepted = {name: then if name == IDS[0] else 0.9 for name in IDS}
     baseline = Baseline(**IDENTITY, efficiencies=accepted, picks={IDS[0]: margin(then, sigma)})
     limits = Criteria(mean_points=100, rule="published" if published else "interval")
@@ -113,8 +109,9 @@ class TestMetricsOverProblems:
         low, high = changes.interval(lambda x: x.mean(axis=-1), 0.95)
         expected = 1.645 * 100 * 0.5 * 0.02 * math.sqrt(2 / len(IDS))
         assert (-low, high) == pytest.approx((expected, expected), rel=0.1)
-        noisy, exact = (Side(*np.array([[0.5], [np.log(0.5)], [sigma], [9.0]])) for sigma in (0.02, 0.0))
-        low, high = Changes(noisy, exact).interval(lambda x: x.mean(axis=-1), 0.95)
+        low, high = Changes(side(0.5, sigma=0.02, dof=9.0), side(0.5)).interval(
+            lambda x: x.mean(axis=-1), 0.95
+        )
         assert low < -1 < 1 < high
 
     def test_a_baseline_without_noise_data_is_as_noisy_as_the_run(self) -> None:
@@ -147,11 +144,7 @@ class TestNoise:
         ]
         found = []
         for rows, pick in ((own, PICK.name), ([*own, *copies], twins[PICK.name].name)):
-            records = frame(rows)
-            final = final_measurements(records)
-            ranked = pd.DataFrame({"problem": IDS[:1], "kernel": [pick], "predicted_tflops": [1.0]})
-            selection = select(PROBLEMS[:1], final, find_oracles(final), ranked)
-            found.append(margins(records, final, selection)[IDS[0]])
+            found.append(margins(*selected(rows, [(IDS[0], pick, 1.0)], PROBLEMS[:1]))[IDS[0]])
         assert found[1] == dataclasses.replace(found[0], pick=twins[PICK.name].name)
 
 
@@ -160,10 +153,9 @@ class TestResolution:
 
     @staticmethod
     def largest(sigmas: list[float], confidence: float = 0.95) -> Criterion:
-        count = len(sigmas)
-        then = Side(np.full(count, 0.9), np.full(count, np.log(0.9)), np.zeros(count), np.full(count, 5.0))
-        now = Side(then.efficiency, then.log_ratio, np.array(sigmas), then.dof)
-        problems = [f"p{number}" for number in range(count)]
+        level = [0.9] * len(sigmas)
+        now, then = side(*level, sigma=tuple(sigmas), dof=5.0), side(*level, dof=5.0)
+        problems = [f"p{number}" for number in range(len(sigmas))]
         return interval_largest_loss(problems, now, then, 10.0, confidence)[0]
 
     def test_an_equal_metric_passes_if_twice_the_limit_can_be_excluded(self) -> None:
@@ -181,22 +173,20 @@ class TestResolution:
 
     @given(st.lists(st.just(0.0) | st.floats(1e-4, 0.2), min_size=1, max_size=300))
     def test_noisy_problems_do_not_hide_the_loss_of_a_quiet_one(self, noise: list[float]) -> None:
-        sigma = np.array([0.002, *noise])
-        ones = np.ones(len(sigma))
-        side = Side(0.9 * ones, np.log(0.9) * ones, sigma, 5.0 * ones)
-        confidences = finding_confidences(side, side, 10.0, 0.95)
+        same = side(*[0.9] * (len(noise) + 1), sigma=(0.002, *noise), dof=5.0)
+        confidences = finding_confidences(same, same, 10.0, 0.95)
         assert confidences[0] == 0.95
         assert (confidences >= 0.95).all()
 
     def test_a_pick_far_ahead_of_the_others_needs_no_more_confidence(self) -> None:
         """Noise of the baseline that leaves the pick ahead does not change its efficiency."""
         ones = np.ones(20)
-        now = Side(0.88 * ones, np.log(0.88) * ones, 0.008 * ones, 14.0 * ones)
+        now = side(*0.88 * ones, sigma=0.008, dof=14.0)
         for ahead, confidence in ((0.0, 0.99), (0.2, 0.95)):
             then = Side(ones, ahead * ones, 0.05 * ones, 5.0 * ones)
             found = finding_confidences(now, then, 10.0, 0.95)
             assert (found == 0.95).all() == (confidence == 0.95)
-        exact = Side(ones, 0.0 * ones, 0.0 * ones, ones)
+        exact = side(*ones)
         assert (finding_confidences(exact, exact, 10.0, 0.95) == 0.95).all()
 
     @pytest.mark.parametrize("sigma", [0.03, 0.1], ids=["noisy", "very noisy"])
@@ -226,9 +216,8 @@ class TestSuspects:
         lost[: len(losses)] = losses
         sigmas = np.full(200, 0.002)
         sigmas[len(losses)] = sigma
-        eff = 0.9 - lost / 100
-        now = Side(eff, np.log(eff), sigmas, np.full(200, 8.0))
-        then = Side(np.full(200, 0.9), np.full(200, np.log(0.9)), np.full(200, 0.001), np.full(200, 8.0))
+        now = side(*0.9 - lost / 100, sigma=tuple(sigmas), dof=8.0)
+        then = side(*[0.9] * 200, sigma=0.001, dof=8.0)
         names = [f"p{number}" for number in range(200)]
         figures, _, again, unsettled = _compared(names, now, then, Criteria(), {})
         assert figures[3].outcome == ("fail" if losses else "pass")
@@ -247,7 +236,7 @@ class TestSuspects:
 class TestAcceptedPicks:
     """A later run times the pick that the baseline accepted, too, if it picks another kernel."""
 
-    THEN = Side(np.array([0.97]), np.array([math.log(0.97)]), np.array([0.04]), np.array([5.0]))
+    THEN = side(0.97, sigma=0.04, dof=5.0)
 
     def with_now(self, efficiency: float, sigma: float) -> Side:
         return with_accepted_picks(["p"], self.THEN, {"p": margin(efficiency, sigma)})
@@ -263,8 +252,7 @@ class TestAcceptedPicks:
         assert (both.efficiency[0], both.sigma[0]) == (0.97, 0.04)
 
     def test_exact_values_stay(self) -> None:
-        exact = Side(np.array([0.97]), np.array([math.log(0.97)]), np.zeros(1), np.ones(1))
-        both = with_accepted_picks(["p"], exact, {"p": margin(0.96, 0.01)})
+        both = with_accepted_picks(["p"], side(0.97), {"p": margin(0.96, 0.01)})
         assert both.efficiency[0] == 0.97
 
     @staticmethod
@@ -275,10 +263,7 @@ class TestAcceptedPicks:
             for number in range(3)
             for kernel, tflops in zip((PICK, BEST, THIRD), latencies, strict=True)
         ]
-        records = frame(rows)
-        final = final_measurements(records)
-        ranked = pd.DataFrame({"problem": IDS[:1], "kernel": [pick], "predicted_tflops": [1.0]})
-        return records, final, select(PROBLEMS[:1], final, find_oracles(final), ranked)
+        return selected(rows, [(IDS[0], pick, 1.0)], PROBLEMS[:1])
 
     def test_its_margin_is_that_of_this_run(self) -> None:
         then = margins(*self.a_run(PICK.name, [1.9, 2.0, 1.7]))
@@ -300,11 +285,11 @@ class TestDrift:
 
     def test_the_verdict_says_so(self) -> None:
         found = dataclasses.replace(margin(0.8, 0.005), drift=0.101)
-        side = Side(np.array([0.8]), np.array([math.log(0.8)]), np.array([found.sigma]), np.array([4.0]))
-        (note,) = _notes((), 0.0, IDS[:1], side, {IDS[0]: found})
+        now = side(0.8, sigma=found.sigma, dof=4.0)
+        (note,) = _notes((), 0.0, IDS[:1], now, {IDS[0]: found})
         assert note.startswith("1 pick was timed once; corrected for machine drift since then (at most ")
         assert note.endswith("(at most 10.1 %)")
-        assert not list(_notes((), 0.0, IDS[:1], side, {IDS[0]: margin(0.8, 0.1)}))
+        assert not list(_notes((), 0.0, IDS[:1], now, {IDS[0]: margin(0.8, 0.1)}))
 
     def test_a_few_noisy_suspects_are_not_typical(self) -> None:
         """Only suspects have a second interleaved round, and they are the noisiest."""
@@ -315,10 +300,7 @@ class TestDrift:
                 rows += [record(problem, PICK, 1.8 * noise, round=round_)]
                 rows += [record(problem, BEST, 2.2, round=round_)]
             rankings.append((problem.id, PICK.name, 1.0))
-        records = frame(rows)
-        final = final_measurements(records)
-        ranked = pd.DataFrame(rankings, columns=["problem", "kernel", "predicted_tflops"])
-        found = margins(records, final, select(PROBLEMS, final, find_oracles(final), ranked))
+        found = margins(*selected(rows, rankings, PROBLEMS))
         assert found[IDS[0]].sigma > 0.05
         assert found[IDS[-1]].sigma < 0.01
 
@@ -367,5 +349,4 @@ class TestSessions:
         assert note.startswith("session-to-session noise is 1.5 % (")
 
     def test_exact_values_stay_exact(self) -> None:
-        exact = Side(np.ones(6), np.zeros(6), np.zeros(6), np.ones(6))
-        assert not with_sessions(exact, 0.1).sigma.any()
+        assert not with_sessions(side(*[1.0] * 6), 0.1).sigma.any()
