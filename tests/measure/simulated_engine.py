@@ -199,9 +199,20 @@ class SimulatedFleet:
         self.kinds.append(kind)
         return lambda problem: self.picked
 
-    def begin(self) -> None:
+    def begin(self, *devices: str, **kinds: str) -> None:
+        """Begins with these devices. kinds: of further ones."""
         self.driver.plan(self.tasks)
         self.driver._usable_s = self.now
+        for name in devices:
+            self.engine.join(name)
+        for name, kind in kinds.items():
+            self.engine.join(name, kind)
+
+    def start(self, *devices: str) -> None:
+        """Starts the driver's own thread with these devices."""
+        for name in devices:
+            self.engine.join(name)
+        self.driver.start(self.tasks)
 
     def step(self, count: int = 1) -> None:
         self.now += 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from evil_target import MODES, NOISE_ALLOWED, evil_kernel, small_problem
@@ -14,6 +14,8 @@ from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.record.schema import ROUND_SWEEP
 
+Opener = Callable[..., Supervisor]
+"""The fixture open_supervisor."""
 SETTINGS = SweepSettings(
     timing=TimingPlan(budget_ms=1.0, noisy_above=NOISE_ALLOWED), final_budget_ms=0.2, final_passes=2
 )

@@ -22,9 +22,7 @@ from tile_oracle.problem import problem_from_id
 
 def test_a_fleet_records_every_pair_and_every_problem_s_leaders_once() -> None:
     fleet = SimulatedFleet([5, 9, 1, 0, 30])
-    fleet.begin()
-    for name in ("a", "b", "c"):
-        fleet.engine.join(name)
+    fleet.begin("a", "b", "c")
     fleet.run()
     fleet.check()
     one = fleet.driver.measure(fleet.tasks[0].problem, KERNELS[0])
@@ -63,8 +61,7 @@ def test_nothing_is_lost_or_doubled_whatever_dies(sizes: list[int], seed: int, d
 
 def test_leaders_of_a_dead_device_are_measured_again_on_one_device() -> None:
     fleet = SimulatedFleet([3])
-    fleet.begin()
-    fleet.engine.join("a")
+    fleet.begin("a")
     fleet.step()
     told = fleet.engine.devices["a"].step(3)
     fleet.engine.pending += [Told("a", told[:-2]), Gone("a", "killed")]  # one leader's row, no end
@@ -78,8 +75,7 @@ def test_leaders_of_a_dead_device_are_measured_again_on_one_device() -> None:
 
 def test_a_lost_device_is_set_aside_and_its_pairs_go_to_another() -> None:
     fleet = SimulatedFleet([4])
-    fleet.begin()
-    fleet.engine.join("a")
+    fleet.begin("a")
     fleet.step()
     number = fleet.engine.devices["a"].work.number
     fleet.engine.devices["a"].work = None
@@ -94,9 +90,7 @@ def test_a_lost_device_is_set_aside_and_its_pairs_go_to_another() -> None:
 
 def test_only_devices_of_the_wanted_kind_get_work() -> None:
     fleet = SimulatedFleet([4], match="NVIDIA H*")
-    fleet.begin()
-    fleet.engine.join("a", "AMD MI355X")
-    fleet.engine.join("b", "NVIDIA H200")
+    fleet.begin(a="AMD MI355X", b="NVIDIA H200")
     fleet.run()
     assert {r["device"] for r in fleet.log.rows} == {"b"}
     assert fleet.driver.all_notes() == ["a (AMD MI355X) is set aside: is AMD MI355X, not NVIDIA H*"]
@@ -104,9 +98,7 @@ def test_only_devices_of_the_wanted_kind_get_work() -> None:
 
 def test_devices_of_another_kind_than_the_first_are_set_aside() -> None:
     fleet = SimulatedFleet([4])
-    fleet.begin()
-    fleet.engine.join("a", "H200")
-    fleet.engine.join("b", "H100")
+    fleet.begin(a="H200", b="H100")
     fleet.run()
     assert {r["device"] for r in fleet.log.rows} == {"a"}
     assert fleet.engine.dropped == [("b", False)]
@@ -115,8 +107,7 @@ def test_devices_of_another_kind_than_the_first_are_set_aside() -> None:
 
 def test_a_fleet_without_a_device_ends() -> None:
     fleet = SimulatedFleet([4], no_device_s=20.0)
-    fleet.begin()
-    fleet.engine.join("a")
+    fleet.begin("a")
     fleet.step()
     fleet.engine.kill("a", "its node has left the cluster")
     with pytest.raises(DeviceMissingError, match=r"for 20 s \(a: its node has left the cluster\).*--resume"):
@@ -138,8 +129,7 @@ def test_a_fleet_waits_for_builds_without_a_device() -> None:
 def test_what_cannot_be_recorded_ends_the_session() -> None:
     fleet = SimulatedFleet([4])
     fleet.log.fails = RecordError("the disk is full")
-    fleet.engine.join("a")
-    fleet.driver.start(fleet.tasks)
+    fleet.start("a")
     with pytest.raises(RecordError, match="the disk is full"):
         fleet.driver.measure(fleet.tasks[0].problem, KERNELS[0])
     fleet.driver.abandon()
@@ -148,8 +138,7 @@ def test_what_cannot_be_recorded_ends_the_session() -> None:
 
 def test_after_the_deadline_nothing_that_waits_is_measured_not_even_of_a_begun_problem() -> None:
     fleet = SimulatedFleet([9, 3], in_order=True, deadline=1003.5)
-    fleet.begin()
-    fleet.engine.join("a")
+    fleet.begin("a")
     fleet.run()
     found = fleet.log.pairs()
     assert {pair[0] for pair in found} == {PROBLEMS[0]}
@@ -174,8 +163,7 @@ def test_earlier_results_are_not_measured_again_and_count_as_known() -> None:
     first, second = KERNELS[:2]
     for number, rounds in ((0, (0,)), (1, (0, 1)), (2, (0,))):
         fleet.log.earlier += [*earlier(number, first, *rounds), *earlier(number, second, *rounds)]
-    fleet.begin()
-    fleet.engine.join("a")
+    fleet.begin("a")
     fleet.run()
     assert fleet.log.pairs() == {(PROBLEMS[0], KERNELS[2].name): 1}
     assert {pair[0] for pair in fleet.log.pairs(1)} == {PROBLEMS[0], PROBLEMS[2]}
@@ -185,8 +173,7 @@ def test_earlier_results_are_not_measured_again_and_count_as_known() -> None:
 def test_a_pair_that_was_not_planned_is_resumed_as_any_other() -> None:
     fleet = SimulatedFleet([1])
     fleet.log.earlier = earlier(9, KERNELS[0], 0)
-    fleet.engine.join("a")
-    fleet.driver.start(fleet.tasks)
+    fleet.start("a")
     assert fleet.driver.measure(problem_from_id(PROBLEMS[9]), KERNELS[0]).resumed
     fleet.driver.wait()
     fleet.driver.abandon()
@@ -229,8 +216,7 @@ def test_a_kernel_of_another_kind_is_refused() -> None:
 
 def test_a_pair_that_was_not_planned_is_measured_when_it_is_asked_for() -> None:
     fleet = SimulatedFleet([2])
-    fleet.engine.join("a")
-    fleet.driver.start(fleet.tasks)
+    fleet.start("a")
     assert fleet.driver.measure(fleet.tasks[0].problem, KERNELS[7]).status == "ok"
     assert fleet.driver.measure(problem_from_id(PROBLEMS[9]), KERNELS[0]).status == "ok"
     fleet.driver.abandon()
@@ -240,9 +226,7 @@ def test_a_pair_that_was_not_planned_is_measured_when_it_is_asked_for() -> None:
 
 def test_leaders_are_timed_again_on_the_device_that_measured_them() -> None:
     fleet = SimulatedFleet([3, 3])
-    fleet.engine.join("a")
-    fleet.engine.join("b")
-    fleet.driver.start(fleet.tasks)
+    fleet.start("a", "b")
     fleet.driver.wait()
     jobs = [
         (task.problem, [result(task.problem, kernel) for kernel in KERNELS[:2]], 2)
@@ -258,8 +242,7 @@ def test_leaders_are_timed_again_on_the_device_that_measured_them() -> None:
 
 def test_timing_again_ends_with_its_time() -> None:
     fleet = SimulatedFleet([1])
-    fleet.engine.join("a")
-    fleet.driver.start(fleet.tasks)
+    fleet.start("a")
     fleet.driver.wait()
     fleet.engine.kill("a")
     problem = fleet.tasks[0].problem
@@ -270,7 +253,7 @@ def test_timing_again_ends_with_its_time() -> None:
 
 def test_a_question_that_waits_is_answered_when_the_fleet_ends() -> None:
     fleet = SimulatedFleet([1])
-    fleet.driver.start(fleet.tasks)
+    fleet.start()
     caught: list[BaseException] = []
 
     def ask() -> None:
@@ -288,8 +271,7 @@ def test_a_question_that_waits_is_answered_when_the_fleet_ends() -> None:
 
 def test_leaders_that_kill_devices_are_named() -> None:
     fleet = SimulatedFleet([2])
-    fleet.begin()
-    fleet.engine.join("a")
+    fleet.begin("a")
     fleet.step()
     told = fleet.engine.devices["a"].step(2)
     fleet.engine.pending += [Told("a", told[:2]), Gone("a", "killed")]  # both kernels' rows, no leader's

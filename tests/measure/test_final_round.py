@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from evil_target import evil_kernel, small_problem
 
-from tests.measure.sweeping import GOOD, LONGER, PROBLEM, SEQUENTIAL, SETTINGS, built, mode_of
+from tests.measure.sweeping import GOOD, LONGER, PROBLEM, SEQUENTIAL, SETTINGS, Opener, built, mode_of
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP
 
 
-def test_the_leaders_are_measured_again_and_the_slow_are_not(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
+def test_the_leaders_are_measured_again_and_the_slow_are_not(open_supervisor: Opener) -> None:
     kernels = [evil_kernel("good", i) for i in (1, 2)] + [evil_kernel("slow")]
     measurements = list(open_supervisor(settings=LONGER).sweep(PROBLEM, kernels))
     finals = [m for m in measurements if m.round == ROUND_FINAL]
@@ -33,7 +29,7 @@ def test_the_leaders_are_measured_again_and_the_slow_are_not(
 
 @pytest.mark.slow
 def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_finish(
-    flag: Path, open_supervisor: Callable[..., Supervisor]
+    flag: Path, open_supervisor: Opener
 ) -> None:
     kernels = [evil_kernel("crashes_when_flagged"), evil_kernel("slow"), evil_kernel("slow", 2)]
     settings = SweepSettings(timing=SETTINGS.timing, leaders_within=math.inf, final_passes=2)
@@ -45,7 +41,7 @@ def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_fin
     assert sorted(finals[1:], key=lambda f: f[0].tile_n) == [(k, "ok", ROUND_FINAL) for k in kernels[1:]]
 
 
-def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Callable[..., Supervisor]) -> None:
+def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Opener) -> None:
     kernels = [evil_kernel("good", i) for i in (1, 2, 3)]
     supervisor = open_supervisor(settings=SweepSettings(timing=SETTINGS.timing, leaders_within=math.inf))
     first = list(supervisor.sweep(PROBLEM, kernels[:2]))
@@ -54,7 +50,7 @@ def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Calla
     assert [(m.kernel, m.round) for m in again] == [(kernels[2], ROUND_SWEEP), (kernels[2], ROUND_FINAL)]
 
 
-def test_a_kernel_that_cannot_lead_gets_fewer_samples(open_supervisor: Callable[..., Supervisor]) -> None:
+def test_a_kernel_that_cannot_lead_gets_fewer_samples(open_supervisor: Opener) -> None:
     supervisor = open_supervisor(settings=SEQUENTIAL)
     problem = small_problem(N=8, C=16, K=20)
     kernels = built(supervisor, GOOD, evil_kernel("slow"))
@@ -89,9 +85,7 @@ def eight(best: Measurement) -> list[Measurement]:
 
 
 @pytest.mark.slow
-def test_a_kernel_that_has_lost_by_its_first_checked_run_is_censored(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
+def test_a_kernel_that_has_lost_by_its_first_checked_run_is_censored(open_supervisor: Opener) -> None:
     supervisor = open_supervisor(settings=SEQUENTIAL)
     (good,) = supervisor.sweep(LONG, built(supervisor, GOOD), finals=False)
     kernels = built(supervisor, evil_kernel("slow"), evil_kernel("slow", 2))
@@ -108,7 +102,7 @@ def test_a_kernel_that_has_lost_by_its_first_checked_run_is_censored(
 
 
 @pytest.mark.slow
-def test_a_kernel_that_has_lost_is_still_wrong(open_supervisor: Callable[..., Supervisor]) -> None:
+def test_a_kernel_that_has_lost_is_still_wrong(open_supervisor: Opener) -> None:
     supervisor = open_supervisor(settings=SEQUENTIAL)
     (good,) = supervisor.sweep(LONG, built(supervisor, GOOD), finals=False)
     kernels = built(supervisor, evil_kernel("slow_and_wrong"))
@@ -119,7 +113,7 @@ def test_a_kernel_that_has_lost_is_still_wrong(open_supervisor: Callable[..., Su
 @pytest.mark.slow
 @pytest.mark.parametrize(("second", "found_in"), [("slow", 1), ("slow_and_wrong_later", 0)])
 def test_kernels_that_had_lost_to_one_that_fails_are_checked_in_full(
-    second: str, found_in: int, flag: Path, open_supervisor: Callable[..., Supervisor]
+    second: str, found_in: int, flag: Path, open_supervisor: Opener
 ) -> None:
     """The fastest kernels crash when they are measured again. One of those that had lost to them must win
     now, and is not trusted by its first run. second: the second fastest by its first run, which is measured

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from evil_target import FLAG, EvilTarget, evil_kernel, small_problem
 
-from tests.measure.sweeping import GOOD, PROBLEM, SETTINGS, built, swept
+from tests.measure.sweeping import GOOD, PROBLEM, SETTINGS, Opener, built, swept
 from tests.processes import has_ended, wait_until
 from tests.samples import sampled
 from tile_oracle.compiling.builder import Builder, BuildResult
@@ -84,9 +84,7 @@ def test_an_evil_kernel_gets_its_status_and_the_sweep_continues(evil: Evil, long
     assert len(finals) >= 2
 
 
-def test_the_time_of_a_kernel_that_kills_its_worker_counts(
-    open_supervisor: Callable[..., Supervisor],
-) -> None:
+def test_the_time_of_a_kernel_that_kills_its_worker_counts(open_supervisor: Opener) -> None:
     """And only one that was right judges the device later."""
     supervisor = open_supervisor()
     assert swept(list(supervisor.sweep(PROBLEM, [evil_kernel("segfault")]))) == [("segfault", "crash")]
@@ -97,7 +95,7 @@ def test_the_time_of_a_kernel_that_kills_its_worker_counts(
 
 
 def test_a_device_is_lost_when_every_known_good_kernel_fails_in_two_workers(
-    open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+    open_supervisor: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     supervisor, tries = open_supervisor(), iter([None, "fails", None, *["is now wrong"] * 4])
     monkeypatch.setattr(supervisor, "_try_good", lambda problem, binary: next(tries))
@@ -113,7 +111,7 @@ def test_a_device_is_lost_when_every_known_good_kernel_fails_in_two_workers(
 
 
 def test_a_kernel_that_failed_judges_the_device_no_more_unless_there_is_no_other(
-    open_supervisor: Callable[..., Supervisor],
+    open_supervisor: Opener,
 ) -> None:
     link, one, other = open_supervisor(), Path("one.so"), Path("other.so")
     link.trust(PROBLEM, one)
@@ -132,9 +130,7 @@ def test_a_kernel_that_failed_judges_the_device_no_more_unless_there_is_no_other
         ("loops_when_timed", "no result after 2 s"),
     ],
 )
-def test_a_kernel_that_does_not_return_is_a_timeout(
-    mode: str, detail: str, open_supervisor: Callable[..., Supervisor]
-) -> None:
+def test_a_kernel_that_does_not_return_is_a_timeout(mode: str, detail: str, open_supervisor: Opener) -> None:
     supervisor = open_supervisor(settings=replace(SETTINGS, timeout_s=2.0))
     measurements = list(supervisor.sweep(PROBLEM, built(supervisor, evil_kernel(mode), GOOD)))
     assert swept(measurements) == [(mode, "timeout"), ("good", "ok")]
@@ -170,11 +166,7 @@ def living_members(group: int) -> list[int]:
     ],
 )
 def test_a_library_that_cannot_be_loaded_is_a_build_error_and_a_lost_file_the_machines(
-    damage: str,
-    status: str,
-    tmp_path: Path,
-    evil_builder: Builder,
-    open_supervisor: Callable[..., Supervisor],
+    damage: str, status: str, tmp_path: Path, evil_builder: Builder, open_supervisor: Opener
 ) -> None:
     binary = evil_builder.submit(GOOD).result().binary
     good = binary.path.read_bytes()
@@ -199,9 +191,7 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error_and_a_lost_file_the_ma
 
 
 @pytest.mark.slow
-def test_a_broken_device_is_not_blamed_on_the_kernels_after(
-    flag: Path, open_supervisor: Callable[..., Supervisor]
-) -> None:
+def test_a_broken_device_is_not_blamed_on_the_kernels_after(flag: Path, open_supervisor: Opener) -> None:
     kernels = [GOOD, evil_kernel("breaks_device"), *(evil_kernel("good", i) for i in range(2, 6))]
     supervisor = open_supervisor()
     measurements = list(supervisor.sweep(PROBLEM, built(supervisor, *kernels)))
@@ -231,9 +221,7 @@ def kill_worker(supervisor: Supervisor) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
-    flag: Path, open_supervisor: Callable[..., Supervisor]
-) -> None:
+def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(flag: Path, open_supervisor: Opener) -> None:
     """The kernel waits for the flag, so it is running when the worker is killed."""
     supervisor = open_supervisor()
     kernels = built(supervisor, GOOD, evil_kernel("waits_for_flag"), evil_kernel("good", 2))
@@ -252,77 +240,72 @@ def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
     assert rest[0].detail.startswith("killed by SIGKILL")
 
 
+@pytest.fixture
+def target_with(
+    evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], EvilTarget]:
+    """A target whose device module has this source, in which the CPU's device is imported."""
+
+    def make(source: str) -> EvilTarget:
+        imports = "import os, signal\nfrom tile_oracle.device.cpu import CpuDevice\n"
+        (tmp_path / "own_device.py").write_text(imports + source)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        target = EvilTarget(evil_builder)
+        target.device_module = "own_device"
+        return target
+
+    return make
+
+
 @pytest.mark.slow
 def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
-    evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target_with: Callable[[str], EvilTarget], open_supervisor: Opener
 ) -> None:
     """Opening the device ends the process: no kernel is blamed, and the sweep must not loop forever."""
-    (tmp_path / "dying_device.py").write_text(
-        "import os\n"
-        "from tile_oracle.device.cpu import CpuDevice\n"
+    target = target_with(
         "class Dying(CpuDevice):\n"
         "    def load(self, problem, seed):\n"
         "        pass\n"
         "    def claim(self):\n"
         "        os._exit(3)\n"
-        "def open_device():\n"
-        "    return Dying()\n"
+        "open_device = Dying\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    target = EvilTarget(evil_builder)
-    target.device_module = "dying_device"
-    supervisor = Supervisor(target, SETTINGS)
-    measurements = list(supervisor.sweep(PROBLEM, [GOOD, evil_kernel("good", 2)]))
+    measurements = list(open_supervisor(target).sweep(PROBLEM, [GOOD, evil_kernel("good", 2)]))
     assert swept(measurements) == [("good", "device_lost")] * 2
     assert measurements[0].detail == "the worker died 3 times in a row while no kernel ran"
 
 
 def test_a_kernel_faster_than_the_device_can_be_is_wrong(
-    evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target_with: Callable[[str], EvilTarget], open_supervisor: Opener
 ) -> None:
-    (tmp_path / "slow_device.py").write_text(
+    target = target_with(
         "from tile_oracle.arch.time_bound import Limits\n"
-        "from tile_oracle.device.cpu import CpuDevice\n"
         "def open_device():\n"
         "    device = CpuDevice()\n"
         "    device.limits = Limits({'fp32': 1.0})\n"
         "    return device\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    target = EvilTarget(evil_builder)
-    target.device_module = "slow_device"
-    supervisor = Supervisor(target, SETTINGS)
-    measurements = list(supervisor.sweep(PROBLEM, [GOOD]))
-    supervisor.close()
+    measurements = list(open_supervisor(target).sweep(PROBLEM, [GOOD]))
     assert swept(measurements) == [("good", "wrong")]
     assert "is faster than the device can be" in measurements[0].detail
 
 
 @pytest.mark.slow
 def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
-    evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target_with: Callable[[str], EvilTarget], open_supervisor: Opener
 ) -> None:
     """As when the machine runs out of memory over one problem's data."""
-    (tmp_path / "choking_device.py").write_text(
-        "import os, signal\n"
-        "from tile_oracle.device.cpu import CpuDevice\n"
+    target = target_with(
         "class Choking(CpuDevice):\n"
         "    def load(self, problem, seed):\n"
         "        if problem.N == 3:\n"
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
         "        super().load(problem, seed)\n"
-        "def open_device():\n"
-        "    return Choking()\n"
+        "open_device = Choking\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    target = EvilTarget(evil_builder)
-    target.device_module = "choking_device"
-    supervisor = Supervisor(target, SETTINGS)
-    try:
-        statuses = [swept(list(supervisor.sweep(small_problem(N=n), [GOOD]))) for n in (2, 3, 4)]
-        refused = next(supervisor.sweep(small_problem(N=3), [GOOD]))
-    finally:
-        supervisor.close()
+    supervisor = open_supervisor(target)
+    statuses = [swept(list(supervisor.sweep(small_problem(N=n), [GOOD]))) for n in (2, 3, 4)]
+    refused = next(supervisor.sweep(small_problem(N=3), [GOOD]))
     assert statuses == [[("good", "ok")], [("good", "unsupported")], [("good", "ok")]]
     assert refused.detail == "the worker killed by SIGKILL while it prepared the problem"
 
@@ -330,7 +313,7 @@ def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
 @pytest.mark.slow
 @pytest.mark.parametrize("other_problem", [False, True], ids=["before a kernel", "before a problem"])
 def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
-    other_problem: bool, open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+    other_problem: bool, open_supervisor: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No kernel is blamed, and the session does not wait for it."""
     monkeypatch.setattr("tile_oracle.measure.live_worker._LOOK_S", 0.05)
@@ -349,7 +332,7 @@ def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
 # ---- use by callers -----------------------------------------------------------------------------------
 
 
-def test_an_abandoned_sweep_does_not_disturb_the_next(open_supervisor: Callable[..., Supervisor]) -> None:
+def test_an_abandoned_sweep_does_not_disturb_the_next(open_supervisor: Opener) -> None:
     supervisor = open_supervisor()
     kernels = built(supervisor, *(evil_kernel("good", i) for i in range(1, 8)))
     sweep = supervisor.sweep(PROBLEM, kernels)
@@ -363,7 +346,7 @@ def test_an_abandoned_sweep_does_not_disturb_the_next(open_supervisor: Callable[
     ]
 
 
-def test_samples_are_returned_only_on_request(open_supervisor: Callable[..., Supervisor]) -> None:
+def test_samples_are_returned_only_on_request(open_supervisor: Opener) -> None:
     without = next(open_supervisor().sweep(PROBLEM, [GOOD]))
     keeps = open_supervisor(settings=replace(SETTINGS, keep_samples=True))
     with_samples = next(keeps.sweep(PROBLEM, [GOOD]))
@@ -372,9 +355,7 @@ def test_samples_are_returned_only_on_request(open_supervisor: Callable[..., Sup
     assert min(with_samples.sample_ms) == pytest.approx(with_samples.latency_min_ms, abs=1e-6)
 
 
-def test_an_unusable_builder_is_an_error_of_the_sweep(
-    open_supervisor: Callable[..., Supervisor], evil_builder: Builder
-) -> None:
+def test_an_unusable_builder_is_an_error_of_the_sweep(open_supervisor: Opener, evil_builder: Builder) -> None:
     class BrokenTarget(EvilTarget):
         def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
             future: Future[BuildResult] = Future()
@@ -385,9 +366,7 @@ def test_an_unusable_builder_is_an_error_of_the_sweep(
         list(open_supervisor(BrokenTarget(evil_builder)).sweep(PROBLEM, [GOOD]))
 
 
-def test_closing_in_the_middle_ends_the_worker_at_once(
-    flag: Path, open_supervisor: Callable[..., Supervisor]
-) -> None:
+def test_closing_in_the_middle_ends_the_worker_at_once(flag: Path, open_supervisor: Opener) -> None:
     supervisor = open_supervisor()
     sweep = supervisor.sweep(PROBLEM, built(supervisor, GOOD, evil_kernel("waits_for_flag")))
     assert next(sweep).ok
