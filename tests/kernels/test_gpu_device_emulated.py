@@ -7,7 +7,7 @@ result compared, all as on a GPU. What its reference computes is held against ex
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,40 @@ PROBLEMS = (
 LAST_STEP_LEFT_OUT = {"pipeline.hpp": ("g.last_step - g.first_step)", "g.last_step - g.first_step - 1)")}
 
 
-@pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
-    return EmulatedGpu(tmp_path_factory.mktemp("emulated"))
+COMPV3 = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
+Opener = Callable[..., Any]
 
 
-def driver_and_work(gpu: EmulatedGpu, arch: str, folder: Path) -> tuple[EmulatedDriver, Path]:
-    library = gpu.library(device_work_source(arch) + WORK_LAUNCHERS, arch)
-    return EmulatedDriver(gpu, arch, folder), library
+@pytest.fixture
+def open_work(gpu: EmulatedGpu, tmp_path: Path) -> Opener:
+    """A driver, and the harness's own work there, by default as a DeviceWork."""
+
+    def make(arch: str, driver: type[EmulatedDriver] = EmulatedDriver, of: Any = DeviceWork) -> Any:
+        opened = driver(gpu, arch, tmp_path)
+        return opened, of(opened, gpu.library(device_work_source(arch) + WORK_LAUNCHERS, arch))
+
+    return make
+
+
+@pytest.fixture
+def open_device(gpu: EmulatedGpu, open_work: Opener) -> Iterator[Opener]:
+    """A driver, its device with a problem, and the binary of a kernel for it."""
+    devices: list[GpuDevice] = []
+
+    def make(
+        problem: Problem,
+        arch: str = "sm_90",
+        kernel: Kernel = COMPV3,
+        driver: type[EmulatedDriver] = EmulatedDriver,
+    ) -> tuple[EmulatedDriver, GpuDevice, Path]:
+        opened, device = open_work(arch, driver, GpuDevice)
+        devices.append(device)
+        device.load(problem, 3)
+        return opened, device, gpu.library(source_for(kernel, arch) + LAUNCHERS, arch)
+
+    yield make
+    for device in devices:
+        device.idle()
 
 
 def values(driver: EmulatedDriver, address: int, shape: tuple[int, ...], dtype: str) -> Array:
@@ -74,10 +100,8 @@ def values(driver: EmulatedDriver, address: int, shape: tuple[int, ...], dtype: 
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
-def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, tmp_path: Path) -> None:
-    arch = "gfx950" if problem.dtype == "bf16" else "sm_90"
-    driver, library = driver_and_work(gpu, arch, tmp_path)
-    work = DeviceWork(driver, library)
+def test_inputs_and_reference_of_the_device(open_work: Opener, problem: Problem) -> None:
+    driver, work = open_work("gfx950" if problem.dtype == "bf16" else "sm_90")
     shapes, dtypes = problem.operand_shapes, (problem.dtype, problem.dtype, problem.result_dtype)
     a, b, c = (
         driver.allocate(math.prod(shape) * STORAGE[dtype].itemsize)
@@ -144,10 +168,9 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     ids=lambda problem: problem.id,
 )
 def test_the_reference_by_tiles_is_that_by_definition(
-    gpu: EmulatedGpu, arch: str, problem: GemmProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_work: Opener, arch: str, problem: GemmProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver, library = driver_and_work(gpu, arch, tmp_path)
-    work = DeviceWork(driver, library)
+    driver, work = open_work(arch)
     sizes = operand_bytes(problem)
     a, b, by_definition = (driver.allocate(size) for size in sizes)
     by_tiles = Buffer(driver, sizes[2])
@@ -203,7 +226,7 @@ gfx950 bwd_data_bf16_2d_64x64x64_compv3_intrawave_v8x8x8_gm4 bwd_data-bf16-n1-g4
     sampled([tuple(line.split()) for line in CHECKED.strip().splitlines()], every=2),
 )
 def test_a_kernel_is_checked_as_on_a_gpu(
-    gpu: EmulatedGpu, arch: str, kernel: str, problem: str, tmp_path: Path, request: pytest.FixtureRequest
+    gpu: EmulatedGpu, open_device: Opener, arch: str, kernel: str, problem: str
 ) -> None:
     what: Problem
     which: Kernel
@@ -211,16 +234,12 @@ def test_a_kernel_is_checked_as_on_a_gpu(
         what, which = GemmProblem.from_id(problem), parse_gemm_name(kernel)
     else:
         what, which = GroupedConvProblem.from_id(problem), parse_kernel_name(f"grouped_conv_{kernel}")
-    driver, library = driver_and_work(gpu, arch, tmp_path)
-    device = GpuDevice(driver, library)
-    device.load(what, 3)
-    request.addfinalizer(device.idle)
-    source = source_for(which, arch) + LAUNCHERS
-    right = device.check(gpu.library(source, arch))
+    driver, device, binary = open_device(what, arch, which)
+    right = device.check(binary)
     assert (right.status, right.detail, right.kind) == ("ok", "", "full")
     assert right.points == math.prod(what.operand_shapes[2])
     assert not_finite_values_agree(driver, device, what)
-    wrong = device.check(gpu.library(source, arch, LAST_STEP_LEFT_OUT))
+    wrong = device.check(gpu.library(source_for(which, arch) + LAUNCHERS, arch, LAST_STEP_LEFT_OUT))
     assert wrong.status == "wrong"
     assert "values wrong, at (" in wrong.detail
 
@@ -273,17 +292,9 @@ class CheatingDriver(EmulatedDriver):
     ("cheat", "detail"),
     [("", ""), ("pauses", ""), ("skips", "when it was timed, "), ("caches", "reuses an earlier result")],
 )
-def test_timed_runs_are_verified(
-    gpu: EmulatedGpu, cheat: str, detail: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
-    driver = CheatingDriver(gpu, "sm_90", tmp_path)
-    device = GpuDevice(driver, library)
+def test_timed_runs_are_verified(open_device: Opener, cheat: str, detail: str) -> None:
     problem = GroupedConvProblem.from_id("forward-fp16-n2-c16-k8-i7x9-f3x3-p1")
-    device.load(problem, 3)
-    request.addfinalizer(device.idle)
-    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
-    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
+    driver, device, binary = open_device(problem, driver=CheatingDriver)
     assert device.check(binary).status == "ok"
     driver.timed, driver.cheat = True, cheat
     if cheat == "caches":
@@ -304,6 +315,9 @@ def test_timed_runs_are_verified(
     assert ("left" in result.detail) == (cheat == "skips")
 
 
+SMALL = GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1")
+
+
 class ShortKernels(CheatingDriver):
     """Kernels of any length."""
 
@@ -314,17 +328,6 @@ class ShortKernels(CheatingDriver):
         return (100.0 if cached else self.conv_ns) if name == "to_conv" else 1_000.0
 
 
-def with_small_problem(
-    gpu: EmulatedGpu, driver: ShortKernels, request: pytest.FixtureRequest
-) -> tuple[GpuDevice, Path]:
-    """A device of this driver with a problem, and the binary of a kernel for it."""
-    device = GpuDevice(driver, gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90"))
-    request.addfinalizer(device.idle)
-    device.load(GroupedConvProblem.from_id("forward-fp16-n1-c8-k8-i4x4-f1x1"), 3)
-    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
-    return device, gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
-
-
 def look_often(device: GpuDevice, binary: Path) -> None:
     for _ in range(7):
         device.look(binary, 1)
@@ -332,12 +335,9 @@ def look_often(device: GpuDevice, binary: Path) -> None:
 
 @pytest.mark.parametrize("conv_ns", [50_000.0, 300_000.0, 2_000_000.0])
 @pytest.mark.parametrize("cheat", ["", "skips", "caches"])
-def test_a_quick_look_is_short_and_verified(
-    gpu: EmulatedGpu, conv_ns: float, cheat: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    driver = ShortKernels(gpu, "sm_90", tmp_path)
+def test_a_quick_look_is_short_and_verified(open_device: Opener, conv_ns: float, cheat: str) -> None:
+    driver, device, binary = open_device(SMALL, driver=ShortKernels)
     driver.conv_ns = conv_ns
-    device, binary = with_small_problem(gpu, driver, request)
     assert device.check(binary).status == "ok"
     driver.timed, driver.cheat = True, cheat
     before = device.timed_ms
@@ -378,12 +378,9 @@ class SlowHost(ShortKernels):
         self._in_graph = False
 
 
-def test_looks_learn_how_much_longer_single_runs_take(
-    gpu: EmulatedGpu, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_looks_learn_how_much_longer_single_runs_take(open_device: Opener) -> None:
     """Graphs become long enough for events not to show, although a run seems to take 25 microseconds."""
-    driver = SlowHost(gpu, "sm_90", tmp_path)
-    device, binary = with_small_problem(gpu, driver, request)
+    driver, device, binary = open_device(SMALL, driver=SlowHost)
     lengths = []
     for _ in range(4):
         assert device.check(binary).status == "ok"
@@ -397,11 +394,10 @@ def test_looks_learn_how_much_longer_single_runs_take(
 @pytest.mark.parametrize("wait_ns", [30_000.0, 90_000.0, 190_000.0])
 @pytest.mark.parametrize("cheat", ["", "caches"])
 def test_launches_that_come_late_are_no_earlier_result(
-    gpu: EmulatedGpu, wait_ns: float, cheat: str, tmp_path: Path, request: pytest.FixtureRequest
+    open_device: Opener, wait_ns: float, cheat: str
 ) -> None:
     """A library on a busy host may take a hundred microseconds for each launch."""
-    driver = SlowHost(gpu, "sm_90", tmp_path)
-    device, binary = with_small_problem(gpu, driver, request)
+    driver, device, binary = open_device(SMALL, driver=SlowHost)
     assert device.check(binary).status == "ok"
     driver.timed, driver.cheat, driver.wait_ns = True, cheat, wait_ns
     if not cheat:
@@ -417,15 +413,9 @@ def test_launches_that_come_late_are_no_earlier_result(
     ("factor", "said"), [(1.0, False), (1.01, False), (0.5, True), (1.2, True), (0.0, False)]
 )
 def test_two_clocks_that_differ_are_reported(
-    gpu: EmulatedGpu,
-    factor: float,
-    said: bool,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
+    open_device: Opener, factor: float, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = ShortKernels(gpu, "sm_90", tmp_path)
-    device, binary = with_small_problem(gpu, driver, request)
+    driver, device, binary = open_device(SMALL, driver=ShortKernels)
     assert device.clocks_differ(binary) is None, "nothing was timed"
     assert device.check(binary).status == "ok"
     driver.timed = True
@@ -443,15 +433,9 @@ def test_two_clocks_that_differ_are_reported(
 
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
 @pytest.mark.parametrize("operand", [0, 1])
-def test_changed_inputs_are_noticed(
-    gpu: EmulatedGpu, arch: str, operand: int, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    driver, library = driver_and_work(gpu, arch, tmp_path)
-    device = GpuDevice(driver, library)
-    device.load(GroupedConvProblem.from_id("forward-bf16-n2-c16-k8-i7x9-f3x3-p1"), 3)
-    request.addfinalizer(device.idle)
-    kernel = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave")
-    binary = gpu.library(source_for(kernel, arch) + LAUNCHERS, arch)
+def test_changed_inputs_are_noticed(open_device: Opener, arch: str, operand: int) -> None:
+    problem = GroupedConvProblem.from_id("forward-fp16-n2-c16-k8-i7x9-f3x3-p1")
+    driver, device, binary = open_device(problem, arch)
     assert device.check(binary).status == "ok"
     assert not device.inputs_changed()
     device._require().renew()

@@ -77,11 +77,6 @@ def named(name: str) -> GroupedConvKernel:
 
 
 @pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
-    return EmulatedGpu(tmp_path_factory.mktemp("emulated"))
-
-
-@pytest.fixture(scope="module")
 def gpu_of_classes(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
     return EmulatedGpu(tmp_path_factory.mktemp("emulated_classes"), vector_classes=True)
 
