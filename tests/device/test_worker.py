@@ -10,26 +10,17 @@ import numpy as np
 import pytest
 
 from tile_oracle.device.audit import Audit
-from tile_oracle.device.base import CheckResult
+from tile_oracle.device.base import CheckResult, Device
 from tile_oracle.device.worker import Worker
 from tile_oracle.measure.commands import Final, Turn
 from tile_oracle.measure.protocol import Channel
-from tile_oracle.targets.device_state import DeviceState
 
 
-class LeakingDevice:
+class LeakingDevice(Device):
     """A device whose kernel opens a file in its first timed run, and closes it at the test's end."""
 
     kernel_seconds = timed_ms = 0.0
     opened: int | None = None
-
-    def claim(self) -> None: ...
-
-    def state(self) -> DeviceState:
-        return DeviceState()
-
-    def clocks_differ(self, binary: Path) -> str | None:
-        return None
 
     def verify(self, binary: Path) -> CheckResult:
         return CheckResult("ok")
@@ -45,7 +36,7 @@ def test_what_an_early_pass_leaves_behind_is_reported(name: str) -> None:
     ours, theirs = socket.socketpair()
     parent, channel = Channel(ours.fileno(), ours.fileno()), Channel(theirs.fileno(), theirs.fileno())
     worker, device = Worker(channel), LeakingDevice()
-    worker._device = device  # type: ignore[assignment]
+    worker._device = device
     worker._audit = Audit(tuple, theirs.fileno(), strict=True)
     worker._final(Final([Turn(1, "k", f"/{name}", 3, token="t")], 3, []))
     messages = []

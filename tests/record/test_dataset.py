@@ -175,19 +175,10 @@ def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path) -> None:
         load_records(tmp_path)
 
 
-def test_kernels_of_older_records_have_defaults_of_later_fields(run: Path) -> None:
-    """Also together with rows that have the field, as in a merged file."""
+def test_records_without_a_later_field_of_kernels_are_read(run: Path) -> None:
     part = measurements_folder(run) / "part-a.parquet"
-    table = pq.ParquetFile(part).read()
-    older = table.drop_columns(["specialization"])
-    pq.write_table(older, part)
-    assert set(load_records(run)["specialization"]) == {"Default"}
-    nulls = pa.nulls(3, pa.string()).to_pylist()
-    mixed = table.set_column(
-        table.column_names.index("specialization"), "specialization", pa.array([*nulls[:2], "Default"])
-    )
-    pq.write_table(mixed, part)
-    assert set(load_records(run)["specialization"]) == {"Default"}
+    pq.write_table(pq.ParquetFile(part).read().drop_columns(["specialization"]), part)
+    assert load_records(run)["specialization"].isna().all()
 
 
 def test_compact_records_keep_what_repeats_once_and_are_written_as_they_were(

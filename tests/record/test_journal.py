@@ -333,7 +333,7 @@ def test_an_unwritable_part_leaves_the_journal_readable(
     journal = Journal(tmp_path, "w")
     journal.append(make_row(0))
     with monkeypatch.context() as patch:
-        patch.setattr(pq, "write_table", refuse)
+        patch.setattr(pq, "ParquetWriter", refuse)
         with pytest.raises(RecordError, match="No space left on device"):
             journal.seal()
         die(journal)

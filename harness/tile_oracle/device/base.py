@@ -109,6 +109,12 @@ class Device(Protocol):
         """Compares the output of the last run of this binary's latest `sample` or `look` with the exact
         result."""
 
+    def require_right(self, binary: Path) -> None:
+        """Raises KernelFailed when the timed runs left a wrong result."""
+        result = self.verify(binary)
+        if result.status != "ok":
+            raise KernelFailed(result.detail, result.status, tainted=result.tainted)
+
     def clocks_differ(self, binary: Path) -> str | None:
         """Returns how the times of a kernel that was sampled differ between two clocks of the device; None:
         they agree, or the device has one clock."""

@@ -242,9 +242,7 @@ class CpuDevice(Device):
             if timed.mismatch() is None:
                 self._compared = binary
                 continue
-            result = self.verify(binary)
-            if result.status != "ok":
-                raise KernelFailed(result.detail, result.status, tainted=result.tainted)
+            self.require_right(binary)
         nanoseconds = np.concatenate(taken).astype(np.float64) if len(taken) > 1 else taken[0].astype(float)
         self._timed_ms += float(nanoseconds.sum()) / 1e6
         return nanoseconds

@@ -310,9 +310,7 @@ class GpuDevice(Device):
             self.kernel_seconds += time.monotonic() - began
         except RuntimeFailure as failure:
             raise KernelFailed(f"failed when it was timed: {failure}") from None
-        result = self.verify(binary)
-        if result.status != "ok":
-            raise KernelFailed(result.detail, result.status, tainted=result.tainted)
+        self.require_right(binary)
         if timer.changed_ns > _CHANGED_AT_MOST * float(np.min(taken)) + _CHANGED_SLACK_NS:
             # It may reuse an earlier result, or the check run was disturbed: `sample` finds out.
             return self.sample(binary, max(count, _LEAST_VALUES))

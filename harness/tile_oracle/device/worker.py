@@ -152,7 +152,7 @@ class Worker:
                     lambda count: device.look(binary, count),
                     _least(self._best_ms, command.best_ms),
                 )
-                verify_timed(device, binary)
+                device.require_right(binary)
                 refuse_impossible(device, self._problem, timing)
             except KernelFailed as error:
                 answer |= error.as_answer()
@@ -212,7 +212,7 @@ class Worker:
                 try:
                     taken = device.sample(binary, run.count + 1)
                     if number in (0, command.passes - 1):
-                        verify_timed(device, binary)
+                        device.require_right(binary)
                     samples[identity].append(taken[1:])  # the first run warms the caches after the neighbour
                 except KernelFailed as error:
                     failed[identity] = error.as_answer()
@@ -275,13 +275,6 @@ class Worker:
             self._slot.end()
         settled = {"settled": token, "dirty": changes, "unfair": report.unfair, "processes": report.processes}
         self._channel.send(answer, settled)
-
-
-def verify_timed(device: Device, binary: Path) -> None:
-    """Raises KernelFailed when the timed runs left a wrong result."""
-    result = device.verify(binary)
-    if result.status != "ok":
-        raise KernelFailed(result.detail, result.status, tainted=result.tainted)
 
 
 def refuse_impossible(device: Device, problem: Problem | None, timing: Timing) -> None:

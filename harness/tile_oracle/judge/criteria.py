@@ -18,12 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.judge.bootstrap import Array, Statistic
-from tile_oracle.judge.statistics import (
-    Changes,
-    Side,
-    finding_confidences,
-    loss_bounds,
-)
+from tile_oracle.judge.statistics import Changes, Side, finding_confidences, loss_bounds
 
 PASS = "pass"
 FAIL = "fail"

@@ -37,10 +37,7 @@ UNDECIDED = "undecided"
 
 
 def select(
-    problems: Iterable[Problem],
-    final: pd.DataFrame,
-    oracles: pd.DataFrame,
-    rankings: pd.DataFrame | None,
+    problems: Iterable[Problem], final: pd.DataFrame, oracles: pd.DataFrame, rankings: pd.DataFrame | None
 ) -> pd.DataFrame:
     """Returns one row per problem, in the given order, with oracle, pick and efficiency.
 

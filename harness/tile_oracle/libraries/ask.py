@@ -22,11 +22,7 @@ _SILENT_S = 600.0
 
 
 def ask_library(
-    library: Library,
-    given: str,
-    problems: Sequence[Problem],
-    most: int,
-    device_options: Mapping[str, str],
+    library: Library, given: str, problems: Sequence[Problem], most: int, device_options: Mapping[str, str]
 ) -> Offers:
     """Returns the library's offers, at most `most` for a problem.
 

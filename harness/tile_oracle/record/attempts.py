@@ -34,15 +34,32 @@ def _page(problem: str, kernel: str, *, careful: bool, boot: str) -> bytes:
     return f"{zlib.crc32(body):08x} ".encode() + body
 
 
-class AttemptSlot:
-    """The worker's side of a slot. If the slot cannot be written, measurements continue and deaths are not
-    detected."""
+class _Slot:
+    """An open slot. If it cannot be written, measurements continue and deaths are not detected."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._boot = boot()
+
+    def _write(self, data: bytes) -> None:
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.pwrite(self._fd, data, 0)
+
+    def sync(self) -> None:
+        """Flushes what was written to the disk."""
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.fdatasync(self._fd)
+
+
+class AttemptSlot(_Slot):
+    """The worker's side of a slot."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = -1
+        super().__init__()
         with suppress(OSError):
             self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._boot = boot()
         self._problem = ""
         self._careful = False
 
@@ -56,16 +73,13 @@ class AttemptSlot:
         if self._fd < 0 or not kernel:
             return
         body = _page(self._problem, kernel, careful=self._careful, boot=self._boot)
-        with suppress(OSError):
-            os.pwrite(self._fd, (_RUNNING + body).ljust(_BYTES), 0)
-            if self._careful:
-                os.fdatasync(self._fd)
+        self._write((_RUNNING + body).ljust(_BYTES))
+        if self._careful:
+            self.sync()
 
     def end(self) -> None:
         """Notes that the kernel has returned, or can no longer kill the session."""
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.pwrite(self._fd, _AT_REST, 0)
+        self._write(_AT_REST)
 
 
 @dataclass(frozen=True)
@@ -76,13 +90,12 @@ class _Death:
     """Empty if only the problem is known."""
 
 
-class Attempts:
+class Attempts(_Slot):
     """The slots of a run: this session's own, and those of dead sessions."""
 
     def __init__(self, folder: Path, writer: str) -> None:
+        super().__init__()
         self.path: Path | None = folder / f".attempt-{writer}"
-        self._fd = -1
-        self._boot = boot()
         self._deaths = _read_deaths(folder, self._boot)
         assert self.path is not None
         try:
@@ -96,15 +109,7 @@ class Attempts:
     def note_problem(self, problem: str) -> None:
         """Notes that a problem is about to begin; `sync` flushes it to the disk."""
         page = _page(problem, "", careful=self.careful(problem), boot=self._boot)
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.pwrite(self._fd, (_AT_REST + page).ljust(_BYTES), 0)
-
-    def sync(self) -> None:
-        """Flushes the note of `note_problem` to the disk."""
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.fdatasync(self._fd)
+        self._write((_AT_REST + page).ljust(_BYTES))
 
     def careful(self, problem: str) -> bool:
         """Returns whether a session has died at this problem."""

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from tile_oracle.errors import RecordError
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.vouched_files import check_file
-from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.derived_columns import TFLOPS, with_tflops
 from tile_oracle.record.invariants import check_rows
@@ -189,7 +188,7 @@ def _journal_table(journal: Path, compact: bool) -> pa.Table | None:
         tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): they are left out")
     if not lines.rows:
         return None
-    table = with_later_fields(rows_table(lines.rows))
+    table = rows_table(lines.rows)
     if not compact:
         return table
     schema = compact_schema(table.schema)
@@ -197,23 +196,6 @@ def _journal_table(journal: Path, compact: bool) -> pa.Table | None:
         [_as_type(column, field.type) for column, field in zip(table.columns, schema, strict=True)],
         schema=schema,
     )
-
-
-def with_later_fields(table: pa.Table) -> pa.Table:
-    """Returns the records with defaults for kernel fields that did not exist when a row was written."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for name, default in LATER_FIELDS.items():
-        if name in table.column_names and table.column(name).null_count:
-            has_fields = pc.is_valid(table.column("tile_m"))
-            given = table.column(name)
-            kept = given.type
-            if pa.types.is_dictionary(kept):
-                given = given.cast(kept.value_type)
-            filled = pc.if_else(has_fields, pc.fill_null(given, default), given).cast(kept)
-            table = table.set_column(table.column_names.index(name), table.schema.field(name), filled)
-    return table
 
 
 def _read_part(path: Path, compact: bool) -> pa.Table:
@@ -246,7 +228,7 @@ def _read_part(path: Path, compact: bool) -> pa.Table:
                 ) from None
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))
-    whole = with_later_fields(pa.Table.from_arrays(arrays, schema=schema))
+    whole = pa.Table.from_arrays(arrays, schema=schema)
     check_rows(whole, op, path)
     if TFLOPS not in table.column_names:
         whole = with_tflops(whole, op)

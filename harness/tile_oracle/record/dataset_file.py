@@ -6,7 +6,6 @@ problem together), encodings and zstd keep it small. The footer describes the re
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.errors import RecordError, first_line
 from tile_oracle.files.atomic_file import make_folder, write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
-from tile_oracle.files.user_file import open_regular
+from tile_oracle.files.vouched_files import sha256_of_file
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.derived_columns import without_tflops
@@ -165,5 +164,5 @@ def read_about(path: Path) -> dict[str, Any]:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file, in hex. Raises RecordError."""
-    with disk_errors_as(RecordError, f"cannot read {path}"), open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with disk_errors_as(RecordError, f"cannot read {path}"):
+        return sha256_of_file(path)

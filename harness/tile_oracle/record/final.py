@@ -17,13 +17,7 @@ import pandas as pd
 from tile_oracle.errors import RecordError
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_row
-from tile_oracle.record.schema import (
-    ROUND_FINAL,
-    ROUND_SWEEP,
-    WARM,
-    op_of,
-    problem_columns,
-)
+from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, WARM, op_of, problem_columns
 from tile_oracle.record.twins import is_measured, measured_kernels
 
 _NEEDED = ("op", "problem", "kernel", "round", "status", "latency_ms", "tflops")

@@ -80,17 +80,13 @@ class _Rows:
         if self._is_there("tflops"):
             self._refuse(ok & np.isnan(tflops), "the row is ok and has no tflops")
         self._refuse(ok & (samples < 1), "the row is ok and has no samples")
-        for name, values in (("latency_ms", latency), ("latency_min_ms", fastest)):
-            self._refuse(_not_positive(values), f"{name} is not a positive number")
+        for name in ("latency_ms", "latency_min_ms", "at_least_ms", "aligned", "tflops"):
+            self._refuse(_not_positive(self._numbers(name)), f"{name} is not a positive number")
         self._refuse(fastest > latency, "latency_min_ms is more than latency_ms")
-        at_least, aligned = self._numbers("at_least_ms"), self._numbers("aligned")
-        for name, values in (("at_least_ms", at_least), ("aligned", aligned)):
-            self._refuse(_not_positive(values), f"{name} is not a positive number")
-        self._refuse(at_least > latency, "at_least_ms is more than latency_ms")
+        self._refuse(self._numbers("at_least_ms") > latency, "at_least_ms is more than latency_ms")
         for name in ("spread", "precision", "busy_ms", "check_ms"):
             values = self._numbers(name)
             self._refuse((values < 0) | np.isinf(values), f"{name} is negative or infinite")
-        self._refuse(_not_positive(tflops), "tflops is not a positive number")
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             expected = flops / (latency * 1e9)
             wrong = np.abs(tflops - expected) > TFLOPS_TOLERANCE * expected

@@ -37,17 +37,13 @@ class DamagedError(RecordError):
 
 def table_bytes(table: pa.Table, **options: Any) -> bytes:
     """Returns the table as a parquet file with page checksums and a digest. `options`: passed to
-    pyarrow.parquet.write_table. Equal tables give equal bytes."""
-    import pyarrow.parquet as pq
-
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, write_page_checksum=True, **options)
-    return _sealed(buffer.getvalue())
+    pyarrow.parquet.ParquetWriter. Equal tables give equal bytes."""
+    return bytes_of_tables((table,), **options)
 
 
 def bytes_of_tables(tables: Iterable[pa.Table], **options: Any) -> bytes:
     """`table_bytes` of tables with one schema, each of which becomes a row group: they need not be there
-    at the same time. `options`: passed to pyarrow.parquet.ParquetWriter."""
+    at the same time."""
     import pyarrow.parquet as pq
 
     buffer, rest = io.BytesIO(), iter(tables)
