@@ -37,9 +37,9 @@ def shipped() -> dict[str, list[Problem]]:
 def kernels_of(op: str) -> list[Kernel]:
     found: list[Kernel] = []
     for kind in operation_named(op).kinds({}):
-        for arch in ("cpu", "gfx950"):
+        for arch, rules in (("cpu", "default"), ("gfx950", "default"), ("gfx950", "full-tests")):
             try:
-                found += pool_of_kind(kind, arch, "default")[::7]
+                found += pool_of_kind(kind, arch, rules)[::7]
             except RuleError:
                 continue
     return found
@@ -62,6 +62,8 @@ def changed(data: st.DataObject, one: Any, others: list[Any]) -> tuple[Any, str]
     value = getattr(data.draw(st.sampled_from(others)), field)
     if type(value) is int:
         value = data.draw(NUMBERS | st.just(value))
+    if type(value) is bool:
+        value = data.draw(st.booleans())
     try:
         return replace(one, **{field: value}), field
     except (ProblemError, KernelError):
