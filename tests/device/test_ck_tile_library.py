@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,25 @@ def libraries(builder: Builder) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def runtime(folder: Path) -> Path:
     return Path(double.hip_double(folder))
+
+
+Run = Callable[..., tuple[list[Any], list[Any]]]
+
+
+@pytest.fixture
+def run(libraries: dict[str, Path], runtime: Path, folder: Path) -> Run:
+    """The answers of a kernel on problems, and the calls that were noted."""
+
+    def on_double(kernel: str, *rows: dict[str, Any], **environment: str) -> tuple[list[Any], list[Any]]:
+        return double.run_on_double(
+            runtime, folder, [(libraries[kernel], row) for row in rows], **environment
+        )
+
+    return on_double
+
+
+def launches(calls: list[Any]) -> list[Any]:
+    return [call for call in calls if call[0] == "hipLaunchKernel"]
 
 
 class OneCode(CkTileSource):
@@ -129,59 +148,38 @@ def test_the_binary_identifies_its_ck_tile(builder: Builder) -> None:
 
 
 @pytest.mark.slow
-def test_the_kernel_is_checked_and_timed_from_a_graph(
-    libraries: dict[str, Path], runtime: Path, folder: Path
-) -> None:
-    answers, calls = double.run_on_double(runtime, folder, [(libraries[FORWARD], problem())])
+def test_the_kernel_is_checked_and_timed_from_a_graph(run: Run) -> None:
+    answers, calls = run(FORWARD, problem())
     status, detail, timed, outs, _, stream = answers[0]
     assert (status, detail) == ("ok", "")
     assert timed >= 8
-    launches = [call for call in calls if call[0] == "hipLaunchKernel"]
+    launched = launches(calls)
     # 2 x 10 x 12 rows by 64 columns per group, in tiles of 64 x 64; two groups; 4 waves of 64.
-    assert {tuple(call[1:4]) for call in launches} == {("4,2,1", "256,1,1", "0")}
-    assert {int(call[4], 16) for call in launches} == {stream}
-    assert {int(call[5], 16) for call in launches} == set(outs)
-    assert all("to_ck_entry" in call[6] for call in launches)
+    assert {tuple(call[1:4]) for call in launched} == {("4,2,1", "256,1,1", "0")}
+    assert {int(call[4], 16) for call in launched} == {stream}
+    assert {int(call[5], 16) for call in launched} == set(outs)
+    assert all("to_ck_entry" in call[6] for call in launched)
     order = [call[0] for call in calls]
     begin, end = order.index("hipStreamBeginCapture"), order.index("hipStreamEndCapture")
     assert order[begin + 1 : end] == ["hipLaunchKernel"] * 8
     assert "hipMemsetAsync" not in order
 
 
-def test_problems_that_ck_tile_refuses_are_unsupported_with_its_reason(
-    libraries: dict[str, Path], runtime: Path, folder: Path
-) -> None:
-    answers, calls = double.run_on_double(
-        runtime,
-        folder,
-        [
-            (libraries[FORWARD], problem(C=6)),
-            (libraries[FORWARD], problem(N=1001, Hi=1, Wi=1)),
-            (libraries[BWD_DATA], problem()),
-        ],
-    )
-    assert [answer[0] for answer in answers[:2]] == ["unsupported"] * 2
-    assert (
-        answers[0][1]
-        == "CK Tile's IsSupportedArgument says no: [ERROR] Conv C is not a multiple of the vector"
-    )
+def test_problems_that_ck_tile_refuses_are_unsupported_with_its_reason(run: Run) -> None:
+    answers, calls = run(FORWARD, problem(C=6), problem(N=1001, Hi=1, Wi=1))
+    assert [answer[0] for answer in answers] == ["unsupported"] * 2
+    said = "CK Tile's IsSupportedArgument says no: [ERROR] Conv C is not a multiple of the vector"
+    assert answers[0][1] == said
     assert answers[1][1] == "N is more than a double can bear"
-    assert not [call for call in calls if call[0] == "hipLaunchKernel" and int(call[5], 16) in answers[0][3]]
+    assert launches(calls) == []
 
 
-def test_pixels_that_nothing_reaches_are_zeros(
-    libraries: dict[str, Path], runtime: Path, folder: Path
-) -> None:
+def test_pixels_that_nothing_reaches_are_zeros(run: Run) -> None:
     with_gaps = problem("bwd_data", Y=1, X=1, stride_h=2, stride_w=2, pad_h=0, pad_w=0)
     # Taps at rows 0, 2 and 4, and so on by 3: none is at row 1, which two rows of padding keep outside.
     dilated = {"stride_h": 3, "dilation_h": 2}
-    runs = [
-        problem("bwd_data"),
-        with_gaps,
-        problem("bwd_data", pad_h=2, **dilated),
-        problem("bwd_data", pad_h=1, **dilated),
-    ]
-    answers, calls = double.run_on_double(runtime, folder, [(libraries[BWD_DATA], run) for run in runs])
+    padded = (problem("bwd_data", pad_h=pad_h, **dilated) for pad_h in (2, 1))
+    answers, calls = run(BWD_DATA, problem("bwd_data"), with_gaps, *padded)
     fills = [call for call in calls if call[0] == "hipMemsetAsync"]
     # bf16: 2 images of 10 x 12 pixels of 64 channels; none where the filter reaches all.
     assert {(call[1], call[2], call[3]) for call in fills} == {
@@ -191,22 +189,19 @@ def test_pixels_that_nothing_reaches_are_zeros(
     assert names[-2:] == ["hipMemsetAsync", "hipLaunchKernel"]
 
 
-def test_a_gemm_s_operands_are_a_and_b(libraries: dict[str, Path], runtime: Path, folder: Path) -> None:
-    row = {"op": "gemm", **GemmProblem("bf16", "crr", 192, 128, 64).as_row()}
-    answers, calls = double.run_on_double(runtime, folder, [(libraries[GEMM], row)])
+def test_a_gemm_s_operands_are_a_and_b(run: Run) -> None:
+    answers, calls = run(GEMM, {"op": "gemm", **GemmProblem("bf16", "crr", 192, 128, 64).as_row()})
     assert answers[0][0] == "ok", answers
     first, second = answers[0][4]
-    launch = next(call for call in calls if call[0] == "hipLaunchKernel")
+    launch = launches(calls)[0]
     # A GEMM's operands are A and B on the device, in any layout.
     assert int(launch[5], 16) == first != second
     # Persistent: as many workgroups as fit on the device, two on each of 256 compute units.
     assert launch[1] == "512,1,1"
 
 
-def test_a_launch_that_fails_is_reported(libraries: dict[str, Path], runtime: Path, folder: Path) -> None:
-    answers, _ = double.run_on_double(
-        runtime, folder, [(libraries[FORWARD], problem())], RECORD_FAIL="hipGetLastError:98"
-    )
+def test_a_launch_that_fails_is_reported(run: Run) -> None:
+    answers, _ = run(FORWARD, problem(), RECORD_FAIL="hipGetLastError:98")
     status, detail = answers[0][:2]
     assert status == "unsupported"
     assert "to_ck_launch: hipErrorSomething (98)" in detail
