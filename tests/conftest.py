@@ -16,6 +16,7 @@ from tests.measured_tables import *  # noqa: F403
 if TYPE_CHECKING:
     from tests.kernels.emulated_gpu.machine import EmulatedMachine
     from tests.pytest_project import Project
+    from tile_oracle.device.cpu import CpuDevice
     from tile_oracle.session.options import SessionOptions
 
 # Thousands of processes start in the tests: they share the modules that one of them compiled.
@@ -109,6 +110,16 @@ def read_command_line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...,
     yield read
     for config in opened:
         config._ensure_unconfigure()
+
+
+@pytest.fixture
+def device() -> Iterator[CpuDevice]:
+    """The CPU as a device of this process."""
+    from tile_oracle.device.cpu import open_device
+
+    opened = open_device()
+    yield opened
+    opened.idle()  # a core that this process keeps is one that others wait for
 
 
 @pytest.fixture

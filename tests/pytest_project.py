@@ -150,11 +150,7 @@ class Project:
         from tile_oracle.problem_set import format_problem_set
 
         problems = [problem_from_id(one) for one in ids]
-        text = format_problem_set(problems, [""] * len(problems), "problems of a test")
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
+        return self.write(name, format_problem_set(problems, [""] * len(problems), "problems of a test"))
 
     def compiler(self, name: str, mischief: Mapping[str, str]) -> Path:
         """A compiler that plants a bug into all kernels of some pipelines.
@@ -232,9 +228,7 @@ class Project:
                 together=True,
             )
             return Finished(done.returncode, done.stdout)
-        process = self.start(*arguments, cwd=cwd, environment=environment)
-        output, _ = process.communicate(timeout=LONGEST_S)
-        return Finished(process.returncode, output)
+        return end_of(self.start(*arguments, cwd=cwd, environment=environment))
 
     # ---- what came of it ----
 
@@ -246,16 +240,18 @@ class Project:
             key=lambda folder: (folder / "run.json").stat().st_mtime_ns,
         )
 
+    @property
+    def run(self) -> Path:
+        """The only run's folder."""
+        (run,) = self.runs
+        return run
+
     def records(self, run: Path | None = None) -> pd.DataFrame:
         """The rows of the only run, as any user of pandas reads them."""
-        if run is None:
-            (run,) = self.runs
-        return pd.read_parquet(run / "measurements")
+        return pd.read_parquet((run or self.run) / "measurements")
 
     def verdict(self, run: Path | None = None) -> dict[str, object]:
-        if run is None:
-            (run,) = self.runs
-        document = json.loads((run / "verdict.json").read_text())
+        document = json.loads(((run or self.run) / "verdict.json").read_text())
         assert isinstance(document, dict)
         return document
 

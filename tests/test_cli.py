@@ -119,8 +119,7 @@ def test_only_the_named_command_is_imported() -> None:
         "import sys; from tile_oracle.cli import main; main(['problems', 'forward_smoke']); "
         "print(*{'lightgbm', 'pyarrow', 'tile_oracle.commands.train'} & sys.modules.keys(), file=sys.stderr)"
     )
-    done = run_python("-c", code, check=True)
-    assert done.stderr.strip() == ""
+    assert run_python("-c", code, check=True).stderr.strip() == ""
 
 
 @pytest.mark.parametrize("arguments", [("kernels", "--list", "--arch", "gfx950"), ("--help",), ("problems",)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +11,11 @@ from evil_target import evil_kernel, small_problem
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.device import cpu as cpu_device
 from tile_oracle.device.base import KernelFailed, ProblemRefused
-from tile_oracle.device.cpu import CpuDevice, open_device
+from tile_oracle.device.cpu import CpuDevice
 from tile_oracle.problem import Problem, problem_from_id
 
 PAGED = problem_from_id("paged_attention-bf16-bf16-b2-h2-g1-q1-k5-d64-p16")
 PROBLEM = small_problem(N=2, C=6, K=10, G=2, Hi=16, Wi=15)
-
-
-@pytest.fixture
-def device() -> Iterator[CpuDevice]:
-    device = open_device()
-    yield device
-    device.idle()
 
 
 def binary(builder: Builder, mode: str) -> Path:

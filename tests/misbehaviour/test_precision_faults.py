@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tile_oracle.compiling.builder import Builder
-from tile_oracle.device.cpu import CpuDevice, open_device
+from tile_oracle.device.cpu import CpuDevice
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
@@ -58,13 +57,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         result = builder.submit(kernel).result()
     assert result.binary is not None, result.log
     return result.binary.path
-
-
-@pytest.fixture
-def device() -> Iterator[CpuDevice]:
-    device = open_device()
-    yield device
-    device.idle()
 
 
 def check(device: CpuDevice, library: Path, fault: str, dtype: str) -> tuple[str, str]:

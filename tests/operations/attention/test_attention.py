@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.operations import check_data
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
@@ -56,11 +57,8 @@ def in_steps(
 
 
 def made(p: AttentionProblem, *, far: bool) -> tuple[list[Array], Array, Array]:
-    random, rows = np.random.default_rng(5), p.batch * p.heads * p.seq_q
-    first = WORKER.first(p, random, rows, far=far)
-    others = WORKER.others(p, random, None, far=far)
-    low, high = WORKER.bounds(p, first, others, np.arange(rows))
-    return [first.reshape(p.operand_shapes[0]), *(one.whole() for one in others)], low, high
+    (first, *others), low, high = check_data.made(WORKER, p, p.batch * p.heads * p.seq_q, far=far)
+    return [first.reshape(p.operand_shapes[0]), *others], low, high
 
 
 PROBLEMS = (
@@ -122,13 +120,7 @@ def test_values_of_many_sizes_are_kept(problem: AttentionProblem, fault: Callabl
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
 @pytest.mark.parametrize(
     "fault",
-    [
-        {"scale": 1.02},
-        {"keys": 1},
-        {"scores_in": "bf16"},
-        {"wrong_head": True},
-        {"weights_in": "fp8"},
-    ],
+    [{"scale": 1.02}, {"keys": 1}, {"scores_in": "bf16"}, {"wrong_head": True}, {"weights_in": "fp8"}],
     ids=str,
 )
 def test_faults_are_wrong(problem: AttentionProblem, fault: dict[str, object]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit
 
+from tests.operations.check_data import made
 from tests.samples import sampled
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import ProblemError
@@ -57,24 +58,19 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def operands_of(
-    p: FusedGemmProblem, *, far: bool, seed: int = 5
-) -> tuple[Array, Array, Array | None, Array | None, Any]:
+def operands_of(p: FusedGemmProblem, *, far: bool) -> tuple[Array, Array, Array | None, Array | None, Any]:
     """A by rows, B as (batch, K, N), the bias and D in fp32, and a function that says what is wrong with a
     result."""
-    random, rows = np.random.default_rng(seed), p.batch * p.M
-    first = WORKER.first(p, random, rows, far=far)
-    others = WORKER.others(p, random, None, far=far)
-    low, high = WORKER.bounds(p, first, others, np.arange(rows))
-    b, *added = (decode(one.whole(), p.dtype) for one in others)
+    operands, low, high = made(WORKER, p, p.batch * p.M, far=far)
+    a, b, *added = (decode(one, p.dtype) for one in operands)
     b = b if p.layout[1] == "r" else b.swapaxes(1, 2)
     bias = added.pop(0) if p.parts.bias else None
     d = added.pop(0) if p.parts.last else None
 
     def wrong(result: Array) -> str | None:
-        return outside(encode(result.reshape(rows, p.N), p.dtype), low, high, p.dtype)
+        return outside(encode(result.reshape(-1, p.N), p.dtype), low, high, p.dtype)
 
-    return decode(first, p.dtype).reshape(p.batch, p.M, p.K), b, bias, d, wrong
+    return a.reshape(p.batch, p.M, p.K), b, bias, d, wrong
 
 
 PRECISION = ("A in 7 bits", "sums rounded to the data type")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.operations.check_data import made
 from tests.pytest_project import Project
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
@@ -123,14 +123,6 @@ def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Arra
     return encode(out.reshape(p.tokens, -1), "bf16")
 
 
-def made(p: FusedMoeProblem, *, far: bool, seed: int = 5) -> tuple[list[Array], Array, Array]:
-    random = np.random.default_rng(seed)
-    first = WORKER.first(p, random, p.tokens, far=far)
-    others = WORKER.others(p, random, None, far=far)
-    low, high = WORKER.bounds(p, first, others, np.arange(p.tokens))
-    return [first, *(one.whole() for one in others)], low, high
-
-
 GATE_UP = FusedMoeProblem("bf16", "gate_up", 20, 6, 2, 300, 9)
 DOWN = FusedMoeProblem("bf16", "down", 20, 6, 2, 18, 300, zipf=100)
 
@@ -138,7 +130,7 @@ DOWN = FusedMoeProblem("bf16", "down", 20, 6, 2, 18, 300, zipf=100)
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("p", [GATE_UP, DOWN], ids=lambda p: p.product)
 def test_the_check_accepts_exact_sums_alone(p: FusedMoeProblem, far: bool) -> None:
-    operands, low, high = made(p, far=far)
+    operands, low, high = made(WORKER, p, p.tokens, far=far)
     assert (low == high).all()
     assert outside(computed(p, operands), low, high, "bf16") is None
     faults = ["a depth too few", "the next expert", "sums in bf16"]
@@ -152,7 +144,7 @@ def test_the_check_accepts_exact_sums_alone(p: FusedMoeProblem, far: bool) -> No
 def test_pytorchs_grouped_product_is_exact(product: str, far: bool) -> None:
     torch = pytest.importorskip("torch")
     p = FusedMoeProblem("bf16", product, 20, 6, 2, 64, 48)
-    (a, b, routing, *weights), low, high = made(p, far=far)
+    (a, b, routing, *weights), low, high = made(WORKER, p, p.tokens, far=far)
     stored = [torch.from_numpy(one.view(np.int16)).view(torch.bfloat16) for one in (a, b)]
     grouped(
         torch,
@@ -170,7 +162,7 @@ def test_pytorchs_grouped_product_is_exact(product: str, far: bool) -> None:
 @pytest.mark.parametrize("far", [False, True])
 def test_sums_are_integers_below_2_to_the_24_at_the_largest_depth(far: bool) -> None:
     p = FusedMoeProblem("bf16", "down", 3, 2, 1, 40, MOST_EXTENT)
-    (a, b, *_), _, _ = made(p, far=far)
+    (a, b, *_), _, _ = made(WORKER, p, p.tokens, far=far)
     x, y = decode(a, "bf16")[0].astype(np.float64), decode(b, "bf16").reshape(-1, p.K)[0].astype(np.float64)
     assert integers(x).max() * integers(y).max() * p.K < 2**24
     terms = x * y
@@ -246,8 +238,7 @@ def plain(a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_id
 
 
 @needs_triton
-def test_a_users_kernel_that_writes_rows_of_padding_is_wrong(make_project: Callable[[], Project]) -> None:
-    project = make_project()
+def test_a_users_kernel_that_writes_rows_of_padding_is_wrong(project: Project) -> None:
     (project.folder / "mine.py").write_text(USERS_FILE)
     (project.folder / "two.csv").write_text(
         "product,tokens,experts,topk,hidden,intermediate\ngate_up,5,3,2,24,20\ndown,5,3,2,24,20\n"

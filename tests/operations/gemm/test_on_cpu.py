@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from tests.integer_operands import integer_operands
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.source import source_for
-from tile_oracle.device.cpu import CpuDevice, open_device
+from tile_oracle.device.cpu import CpuDevice
 from tile_oracle.device.reference import exact_output
 from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
@@ -31,13 +31,6 @@ DTYPE_OF = dict(zip(CPU_PIPELINES, ("bf16", "fp32", "fp16", "bf16"), strict=True
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     with Builder(build_dir=tmp_path_factory.mktemp("cache")) as builder:
         yield builder
-
-
-@pytest.fixture
-def device() -> Iterator[CpuDevice]:
-    device = open_device()
-    yield device
-    device.idle()
 
 
 @pytest.mark.parametrize("pipeline", CPU_PIPELINES)
@@ -107,10 +100,7 @@ QUICK = ("--kernel-set", "tiny", *SHORTLY, "--kernel-filter", "tile_m == 16", "-
 
 
 @pytest.mark.slow
-def test_problems_and_layouts_without_kernels_are_reported_in_one_line(
-    make_project: Callable[[], Project],
-) -> None:
-    project = make_project()
+def test_problems_and_layouts_without_kernels_are_reported_in_one_line(project: Project) -> None:
     for text, message in (
         ("dtype,layout,M,N,K\nfp8,ccr,8,8,8\n", "has no kernel for gemm fp8 ccr on cpu"),
         ("dtype,M,N,K\nfp8,8,8,8\n", "has no kernel for gemm fp8 rcr on cpu"),
@@ -127,8 +117,7 @@ def test_problems_and_layouts_without_kernels_are_reported_in_one_line(
 
 
 @pytest.mark.slow
-def test_a_split_depth_is_unsupported_not_wrong(make_project: Callable[[], Project]) -> None:
-    project = make_project()
+def test_a_split_depth_is_unsupported_not_wrong(project: Project) -> None:
     project.write("mine.csv", "M,N,K,split_k\n8,8,64,2\n8,8,64,1\n")
     done = project.pytest("--problem-set", "mine.csv", *QUICK, "--model", "none")
     records = project.records()

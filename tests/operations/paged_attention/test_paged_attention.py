@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.operations.check_data import made
 from tests.pytest_project import Project
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
@@ -130,23 +129,14 @@ def computed(p: PagedAttentionProblem, operands: list[Array], fault: str = "", p
     return encode(out, "bf16").reshape(-1, p.head_dim_v)
 
 
-def made(p: PagedAttentionProblem, *, far: bool, seed: int = 5) -> tuple[list[Array], Array, Array]:
-    random, rows = np.random.default_rng(seed), p.tokens * p.heads
-    first = WORKER.first(p, random, rows, far=far)
-    others = WORKER.others(p, random, rows if far else None, far=far)
-    with np.errstate(invalid="ignore"):
-        low, high = WORKER.bounds(p, first, others, np.arange(rows))
-    return [first, *(one.whole() for one in others)], low, high
-
-
 def wrong_rows(p: PagedAttentionProblem, far: bool, fault: str = "", parts: int = 1) -> int:
     """How many rows of a result are outside of their bounds."""
-    operands, low, high = made(p, far=far)
+    rows = p.tokens * p.heads
+    operands, low, high = made(WORKER, p, rows, far=far, period=rows if far else None)
     with np.errstate(invalid="ignore"):
         out = computed(p, operands, fault, parts)
     return sum(
-        outside(*(one[row : row + 1] for one in (out, low, high)), "bf16") is not None
-        for row in range(len(out))
+        outside(*(one[row : row + 1] for one in (out, low, high)), "bf16") is not None for row in range(rows)
     )
 
 
@@ -280,8 +270,7 @@ def test_every_kind_has_a_pool(arch: str, sizes: tuple[int, int, int]) -> None:
 
 
 @needs_triton
-def test_a_users_kernel_that_reads_a_page_s_tail_is_wrong(make_project: Callable[[], Project]) -> None:
-    project = make_project()
+def test_a_users_kernel_that_reads_a_page_s_tail_is_wrong(project: Project) -> None:
     (project.folder / "mine.py").write_text(USERS_FILE)
     (project.folder / "two.csv").write_text(
         "batch,heads,kv_heads,seq_q,seq_kv,head_dim,head_dim_v,page_size,window,sinks,variation\n"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from tests.operations import check_data
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.operations.rms_norm import on_device as rms_norm
 from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
@@ -77,14 +78,11 @@ def test_infinities_and_nan_stay_where_they_belong(
 ) -> None:
     problem = made(dtype, 40, 300)
     worker = softmax.WORKER if made is SoftmaxProblem else rms_norm.WORKER
-    random = np.random.default_rng(3)
-    first = worker.first(problem, random, 40, far=True)
-    others = worker.others(problem, random, None, far=True)
-    operands = [decode(first, dtype), *(decode(one.whole(), dtype) for one in others)]
+    stored, low, high = check_data.made(worker, problem, 40, far=True)
+    operands = [decode(one, dtype) for one in stored]
     spoilt = ~np.isfinite(operands[0]).all(axis=1)
     assert spoilt.sum() == 5
     with np.errstate(invalid="ignore"):
-        low, high = worker.bounds(problem, first, others, np.arange(40))
         if fault == "dropped":
             operands = [np.where(np.isnan(one), np.float32(0), one) for one in operands]
         elif fault == "infinities clamped":
@@ -104,10 +102,7 @@ def test_infinities_and_nan_stay_where_they_belong(
 def test_rms_norm_is_checked_with_values_of_many_sizes(dtype: str, fault: str) -> None:
     """A kernel that loses small or large values is wrong in the second set."""
     problem = RmsNormProblem(dtype, 40, 300)
-    random = np.random.default_rng(3)
-    first = rms_norm.WORKER.first(problem, random, 40, far=True)
-    others = rms_norm.WORKER.others(problem, random, None, far=True)
-    low, high = rms_norm.WORKER.bounds(problem, first, others, np.arange(40))
+    (first, weights), low, high = check_data.made(rms_norm.WORKER, problem, 40, far=True)
     x = decode(first, dtype)
     if fault == "flushed":
         x = np.where(np.abs(x) < (0.3 if dtype == "fp16" else 1e-3), np.float32(0), x)
@@ -115,5 +110,5 @@ def test_rms_norm_is_checked_with_values_of_many_sizes(dtype: str, fault: str) -
         x = np.clip(x, *((-1e4, 1e4) if dtype == "fp16" else (-1e5, 1e5))).astype(np.float32)
     elif fault == "sixteenths":
         x = np.round(x * 16) / np.float32(16)
-    result = encode(_rms_norm([x, decode(others[0].whole(), dtype)]), dtype)
+    result = encode(_rms_norm([x, decode(weights, dtype)]), dtype)
     assert (outside(result, low, high, dtype) is None) == (fault == "none")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tile_oracle.arch.table import fp8_refusal
 from tile_oracle.cli import main
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.triton.child_process import triton_folder
-from tile_oracle.device.cpu import CpuDevice, open_device
+from tile_oracle.device.cpu import CpuDevice
 from tile_oracle.errors import KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.libraries.libraries import LIBRARIES
@@ -48,13 +48,6 @@ FAULTS = {
     "a depth too few": ("i * BLOCK, end)", "i * BLOCK, end - (end == p->K))"),
 }
 """Fault -> text of the kernels' source, and what stands there instead."""
-
-
-@pytest.fixture
-def device() -> Iterator[CpuDevice]:
-    device = open_device()
-    yield device
-    device.idle()
 
 
 def statuses(device: CpuDevice, folder: Path, columns: int = 4) -> dict[str, tuple[str, str]]:

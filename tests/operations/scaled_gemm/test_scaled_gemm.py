@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.operations.check_data import made
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation import operation_of_columns
@@ -62,20 +63,12 @@ def computed(
     return encode(sums, "bf16")
 
 
-def made(p: ScaledGemmProblem, *, far: bool) -> tuple[list[Array], Array, Array]:
-    random = np.random.default_rng(5)
-    first = WORKER.first(p, random, p.M, far=far)
-    others = WORKER.others(p, random, None, far=far)
-    low, high = WORKER.bounds(p, first, others, np.arange(p.M))
-    return [first, *(one.whole() for one in others)], low, high
-
-
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_sums_that_leave_the_registers_every_128_depths_are_exact(dtype: str, scale: str, far: bool) -> None:
     p = ScaledGemmProblem(dtype, scale, 9, 140, 1000)
-    operands, low, high = made(p, far=far)
+    operands, low, high = made(WORKER, p, p.M, far=far)
     assert (low == high).all()
     assert outside(computed(p, operands), low, high, "bf16") is None
     assert outside(computed(p, operands, bits=24), low, high, "bf16") is None
@@ -85,7 +78,7 @@ def test_sums_that_leave_the_registers_every_128_depths_are_exact(dtype: str, sc
 @pytest.mark.parametrize("scale", ["tensor", "row"])
 def test_sums_that_stay_in_hoppers_registers_are_found(scale: str, depth: int, right: bool) -> None:
     p = ScaledGemmProblem("fp8_e4m3", scale, 9, 40, depth)
-    operands, low, high = made(p, far=True)
+    operands, low, high = made(WORKER, p, p.M, far=True)
     said = outside(computed(p, operands, promote=WHOLE), low, high, "bf16")
     assert (said is None) is right
     if not right:
@@ -96,7 +89,7 @@ def test_sums_that_stay_in_hoppers_registers_are_found(scale: str, depth: int, r
 @pytest.mark.parametrize("far", [False, True])
 def test_faults_are_wrong(fault: str, far: bool) -> None:
     p = ScaledGemmProblem("fp8_e4m3", "block", 9, 140, 1000)
-    operands, low, high = made(p, far=far)
+    operands, low, high = made(WORKER, p, p.M, far=far)
     assert "values wrong" in str(outside(computed(p, operands, fault=fault), low, high, "bf16"))
 
 
@@ -104,7 +97,7 @@ def test_operands_are_normal_numbers_and_partial_sums_fit_fp32() -> None:
     for dtype in DTYPES:
         p = ScaledGemmProblem(dtype, "block", 1, 2, 65_536)
         for far in (False, True):
-            (a, b, *scales), _, _ = made(p, far=far)
+            (a, b, *scales), _, _ = made(WORKER, p, p.M, far=far)
             for stored, of, least in zip((a, b), p.operand_dtypes, (2.0**-6, 2.0**-6), strict=True):
                 values = np.abs(decode(stored, of))
                 assert values[values > 0].min() >= least
