@@ -88,6 +88,27 @@ code_lds_kib = code_lds_bytes / 1024  # LDS of the binary, KiB, 0 if unknown
 """)
 """Metrics of a kernel's binary."""
 
+AT_ONCE = formulas("""
+at_once = maximum(code_workgroups_per_cu, 1)  # workgroups that a compute unit runs at once
+rounds_at_once = ceil_div(tiles, cus * at_once)  # rounds of as many tiles as run at once
+""")
+"""Intermediates: the rounds of workgroups by what their binary leaves room for."""
+
+OCCUPANCY = formulas("""
+code_resident = code_workgroups_per_cu  # workgroups that a compute unit runs at once, 0 if unknown
+code_spilled = code_spills  # spilled registers, 0 if unknown
+code_log2_rounds = log2_of(rounds_at_once)  # log2 of the rounds of as many tiles as run at once
+code_fill = tiles / (cus * at_once * rounds_at_once)  # utilization of these rounds, 0 to 1
+code_log2_work = log2_of(rounds_at_once * at_once * multiplications)  # log2 of their multiplications
+""")
+"""What `AT_ONCE` costs. multiplications: an intermediate, those of one tile."""
+
+SWAPPED = Feature(
+    "swapped",
+    lambda t: t.word_is("kernel", lambda name: "SWAPPED=True" in name),
+    "1 if the transpose is computed",
+)
+
 
 def codes(**words: Iterable[str]) -> dict[str, dict[str, float]]:
     """Returns the numbers of text columns: each word's place among those of its column."""
@@ -134,6 +155,12 @@ def product_pool(
 log2_compute = log2_of(steps * tile_m * tile_n * tile_k)  # log2 of a compute unit's multiplications
 log2_cu_traffic = log2_of({element_bytes} * steps * (tile_m + tile_n) * tile_k)
     # log2 of the bytes one compute unit loads
+log2_buffers = log2_of({element_bytes} * kernel_stages * (tile_m + tile_n) * tile_k)  # log2 of all buffers
+log2_of_round = log2_of(K * (round_rows * tile_m + round_columns * tile_n))  # log2 of a round's elements
+log2_reread = log2_of(tiles / in_round * K * (round_rows * tile_m + round_columns * tile_n))
+    # log2 of the elements that all rounds read
+split_share = where(parts > 1, 4 * parts * flops / K, 0) / bytes_total
+    # bytes of the parts' sums over those of the matrices
 """
     return pool_schema(
         f"{op}_pool_1",
@@ -141,12 +168,19 @@ log2_cu_traffic = log2_of({element_bytes} * steps * (tile_m + tile_n) * tile_k)
         (
             *logarithms(logs),
             *(one for one in problem if one.name in columns),
-            *(*CONFIGURED, *ROUNDS, *PRODUCT_STEPS, *formulas(traffic), *fills, *BINARY),
+            *(*CONFIGURED, *ROUNDS, *PRODUCT_STEPS, *formulas(traffic), *fills, SWAPPED, *BINARY, *OCCUPANCY),
         ),
         (
             *(*TILES, *(one for one in problem if one.name in logs or one.name not in columns), *sizes),
             *formulas(f"tiles = {tiles}  # workgroups' tiles"),
             *SERIAL_STEPS,
+            *AT_ONCE,
+            *formulas("""
+multiplications = tiles_k * tile_m * tile_n * tile_k  # of a tile
+in_round = minimum(tiles, cus * at_once)  # tiles of a round
+round_rows = minimum(minimum(maximum(kernel_group, 1), tiles_m), in_round)  # rows of tiles of a round
+round_columns = ceil(in_round / round_rows)  # columns of tiles of a round
+"""),
         ),
         words,
     )
