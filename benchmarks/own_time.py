@@ -24,19 +24,11 @@ from pathlib import Path
 from typing import Any
 
 _SAMPLES = 7
-_OLD_NAMES = {
-    "measure.sweep_settings": "measure.supervisor",
-    "measure.timing_plan": "measure.timing",
-    "operations.grouped_conv.problem": "problem",
-}
-"""Modules of versions whose package was `harness`."""
 
 
 def _module(name: str) -> Any:
-    """A module of the version in PYTHONPATH's first folder; its package is `tile_oracle` or `harness`."""
-    if (Path(os.environ["PYTHONPATH"].partition(os.pathsep)[0]) / "tile_oracle").is_dir():
-        return importlib.import_module(f"tile_oracle.{name}")
-    return importlib.import_module(f"harness.{_OLD_NAMES.get(name, name)}")
+    """A module of the version in PYTHONPATH's first folder."""
+    return importlib.import_module(f"tile_oracle.{name}")
 
 
 def _processes() -> Iterator[int]:
@@ -64,7 +56,7 @@ def _cpu_s() -> float:
 
 
 def measure(problem_count: int, build_dir: Path) -> dict[str, float]:
-    """Sweeps small problems; returns own_ms_a_pair, clock_check_us (0 for versions without) and pairs."""
+    """Sweeps small problems; returns own_ms_a_pair, clock_check_us and pairs."""
     problem_type = _module("operations.grouped_conv.problem").GroupedConvProblem
     problems = [
         problem_type("forward", "fp32", 2, 1, 8, 8, 1, 4 + i % 16, 4 + i // 16, 3, 3, pad_h=1, pad_w=1)
@@ -98,26 +90,18 @@ def measure(problem_count: int, build_dir: Path) -> dict[str, float]:
 
 
 def _measure(supervisor: Any, problems: Any, kernels: Any, log: Any) -> Any:
-    """`measure(problem, kernel)` of the version: its driver, or in earlier ones its service."""
-    try:
-        engine = _module("measure.own_device").OwnDevice(supervisor, log.run.name)
-    except ModuleNotFoundError:
-        return _module("measure.service").MeasureService(supervisor, lambda problem: kernels, log).measure
-    driver_of, builds = _module("measure.driver"), _module("measure.builds")
-    asked: tuple[Any, ...] = (lambda kind: lambda problem: (), supervisor.row_of)
-    if hasattr(driver_of, "Questions"):  # an earlier version
-        asked = (driver_of.Questions(*asked),)
-    builds = builds.BuiltThere(supervisor.target)
-    driver = driver_of.Driver(engine, builds, log, *asked, supervisor.settings, in_order=True, in_turn=True)
+    """`measure(problem, kernel)` of the version's driver."""
+    builds = _module("measure.builds").Builds(supervisor.target)
+    engine = _module("measure.own_device").OwnDevice(supervisor, log.run.name, builds)
+    driver_of = _module("measure.driver")
+    asked: tuple[Any, ...] = (lambda kind: lambda problem: (), supervisor.row_of, supervisor.settings)
+    driver = driver_of.Driver(engine, builds, log, *asked, in_order=True, in_turn=True)
     driver.start(driver_of.ProblemTask(problem, kernels, 1.0) for problem in problems)
     return driver.measure
 
 
 def _clock_check_us() -> float:
-    try:
-        clock = _module("device.native_clock").NativeClock()
-    except ModuleNotFoundError:
-        return 0.0
+    clock = _module("device.native_clock").NativeClock()
     taken = []
     for _ in range(2000):
         began = time.thread_time_ns()

@@ -12,6 +12,9 @@ from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_SWEEP
 from tile_oracle.targets.device_state import DeviceState
 
+_NUMBERS = ("latency_ms", "latency_min_ms", "spread", "tflops", "busy_ms", "check_ms", "at_least_ms")
+"""The columns that are NaN where they are unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -65,15 +68,7 @@ class Measurement:
 
     def as_row(self) -> dict[str, Any]:
         """Returns the columns that depend on this measurement; NaN becomes null."""
-        numbers = {
-            "latency_ms": self.latency_ms,
-            "latency_min_ms": self.latency_min_ms,
-            "spread": self.spread,
-            "tflops": self.tflops,
-            "busy_ms": self.busy_ms,
-            "check_ms": self.check_ms,
-            "at_least_ms": self.at_least_ms,
-        }
+        numbers = ((name, getattr(self, name)) for name in _NUMBERS)
         return {
             "round": self.round,
             "op": self.problem.op,
@@ -83,7 +78,7 @@ class Measurement:
             **self.kernel.as_row(),
             "status": self.status,
             "detail": self.detail,
-            **{name: None if math.isnan(value) else value for name, value in numbers.items()},
+            **{name: None if math.isnan(value) else value for name, value in numbers},
             "samples": self.samples,
             "precision": self.precision,
             "sampling": self.sampling or None,

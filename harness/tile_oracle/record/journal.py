@@ -41,7 +41,7 @@ from tile_oracle.files.atomic_file import (
     write_atomically,
 )
 from tile_oracle.files.disk_errors import disk_errors_as
-from tile_oracle.files.json_bytes import decode_json
+from tile_oracle.files.json_bytes import decode_json, encode_json
 from tile_oracle.files.locks import take
 from tile_oracle.files.user_file import read_regular
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
@@ -55,7 +55,7 @@ _CHECKSUM_BYTES = 8
 
 def encode_line(row: Mapping[str, Any]) -> bytes:
     """Returns the line with its line break."""
-    text = json.dumps(row, separators=(",", ":"), allow_nan=True).encode()
+    text = encode_json(row)
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
