@@ -41,21 +41,25 @@ def edit(folder: Path, header: str, before: str, after: str) -> CkTileApi:
     return detect(find_headers(folder))
 
 
+def source(api: CkTileApi, name: str) -> str:
+    return source_for(api, parse_kernel_name(name))
+
+
 def test_layouts_paddings_defaults_and_specializations_are_in_the_source(api: CkTileApi) -> None:
     assert dict(api.missing) == {}
     assert api.gemm_layouts["bwd_weight"] == ("ColumnMajor", "RowMajor", "RowMajor")
     assert not api.tails_are_arguments
-    text = source_for(api, parse_kernel_name(GEMM))
+    text = source(api, GEMM)
     assert "TileGemmUniversalTraits<true, false, true, false, tensor_layout::gemm::RowMajor" in text
     assert "Args(p.in0, p.in1, p.out, 1, p.gemm_m, p.gemm_n, p.gemm_k, p.gemm_k, p.gemm_k, p.gemm_n)" in text
-    crr = source_for(api, parse_kernel_name(GEMM.replace("rcr", "crr")))
+    crr = source(api, GEMM.replace("rcr", "crr"))
     assert "p.gemm_k, p.gemm_m, p.gemm_n, p.gemm_n)" in crr
     persistent = GEMM.replace("True_False_True_False", "True_False_True_True")
-    assert "false, true>;" in source_for(api, parse_kernel_name(persistent))
+    assert "false, true>;" in source(api, persistent)
     # ComputeDataType_ = AsDataType_ precedes the vector widths, and AElementWise_ precedes it.
-    text = source_for(api, parse_kernel_name(FORWARD))
+    text = source(api, FORWARD)
     assert "GemmPipelineScheduler::Intrawave, element_wise::PassThrough, T, true, 4, 8>" in text
-    text = source_for(api, parse_kernel_name(FORWARD + "_f1x1p0"))
+    text = source(api, FORWARD + "_f1x1p0")
     assert "GroupedConvTraits<2, ConvolutionSpecialization::Filter1x1Pad0," in text
 
 
@@ -69,7 +73,7 @@ def test_members_that_the_adapter_uses_are_looked_for_before_anything_compiles(c
     }
     api = edit(changed, "gemm/double.hpp", "index_t BlockSize =", "index_t Threads =")
     with pytest.raises(KernelError, match=f"has no BlockSize, which {ADAPTER} uses"):
-        source_for(api, parse_kernel_name(GEMM))
+        source(api, GEMM)
 
 
 def test_members_of_base_classes_count(changed: Path) -> None:
@@ -85,10 +89,8 @@ def test_members_of_base_classes_count(changed: Path) -> None:
 
 
 def test_every_field_of_a_convolution_is_in_its_source(api: CkTileApi) -> None:
-    kernel = parse_kernel_name(
-        "grouped_conv_bwd_weight_fp16_3d_32x128x64_compv3_intrawave_w2x2x1_wt16x16x32_v2x4x8_gm4"
-    )
-    text = source_for(api, kernel)
+    name = "grouped_conv_bwd_weight_fp16_3d_32x128x64_compv3_intrawave_w2x2x1_wt16x16x32_v2x4x8_gm4"
+    text = source(api, name)
     for part in (
         "sequence<32, 128, 64>, sequence<2, 2, 1>, sequence<16, 16, 32>",
         "GroupedConvTraits<3, ConvolutionSpecialization::Default, tensor_layout::convolution::NDHWGC",
@@ -99,7 +101,7 @@ def test_every_field_of_a_convolution_is_in_its_source(api: CkTileApi) -> None:
         "GemmPipelineScheduler::Intrawave",
         "GroupedConvolutionBackwardWeightKernel<Conv, Partitioner, Pipeline, Epilogue>",
         "using Args = GroupedConvBwdWeightHostArgs;",
-        f'kernel_name[] = "{kernel.name}"',
+        f'kernel_name[] = "{name}"',
     ):
         assert part in text
 
@@ -115,11 +117,11 @@ def test_every_field_of_a_convolution_is_in_its_source(api: CkTileApi) -> None:
 def test_operands_and_extents_are_in_ck_tiles_order(
     api: CkTileApi, direction: str, image: str, filters: str, result: str
 ) -> None:
-    text = source_for(api, parse_kernel_name(FORWARD.replace("forward", direction)))
+    text = source(api, FORWARD.replace("forward", direction))
     assert f"p.{image}, p.{filters}, std::vector<const void*>{{}}, p.{result}, 1);" in text
     assert "conv::ConvParam(Conv::NDimSpatial, p.G, p.N, p.K / p.G, p.C / p.G, extents(p.Z, p.Y" in text
     assert "return {h, w};" in text
-    three = source_for(api, parse_kernel_name(FORWARD.replace("2d", "3d")))
+    three = source(api, FORWARD.replace("2d", "3d"))
     assert "return {d, h, w};" in three
 
 
@@ -143,7 +145,7 @@ def test_operands_and_extents_are_in_ck_tiles_order(
 )
 def test_missing_features_are_refused_with_the_reason(api: CkTileApi, name: str, reason: str) -> None:
     with pytest.raises(KernelError, match=reason):
-        source_for(api, parse_kernel_name(name))
+        source(api, name)
 
 
 def test_a_pipeline_whose_last_copies_race_with_the_epilogue_is_not_offered(api: CkTileApi) -> None:
@@ -166,7 +168,7 @@ def test_an_unknown_parameter_is_named(changed: Path) -> None:
         changed, "epilogue/double.hpp", "index_t kM_, index_t kN_", "index_t kQuux_, index_t kM_, index_t kN_"
     )
     with pytest.raises(KernelError, match="CShuffleEpilogueProblem asks for kQuux_, which tile-oracle does"):
-        source_for(api, parse_kernel_name(FORWARD))
+        source(api, FORWARD)
 
 
 def test_parameters_may_change_places_and_spelling(changed: Path) -> None:
@@ -176,7 +178,7 @@ def test_parameters_may_change_places_and_spelling(changed: Path) -> None:
         "index_t kM_, index_t kN_, index_t MWave_,",
         "index_t kMWave_, index_t kN_, index_t M_,",
     )
-    text = source_for(api, parse_kernel_name(FORWARD.replace("64x64x64", "16x64x64")))
+    text = source(api, FORWARD.replace("64x64x64", "16x64x64"))
     # Tile 16 x 64, waves 1 x 4: M's wave now comes first.
     assert "element_wise::PassThrough, 1, 64, 16, 4, 16, 16, 16" in text
 
@@ -191,12 +193,12 @@ COMPV3 = "struct GemmPipelineAgBgCrCompV3 {"
 def test_a_pipeline_that_goes_along_rows_is_for_one_pair_of_layouts(changed: Path) -> None:
     step = "move_tile_window(as_copy_dram_window, {0, kKPerBlock});"
     api = edit(changed, "gemm/double.hpp", COMPV3, f"{COMPV3} void step() {{ {step} }}")
-    assert source_for(api, parse_kernel_name(FORWARD))
+    assert source(api, FORWARD)
     with pytest.raises(KernelError, match="row-major and B column-major, not ColumnMajor and RowMajor"):
-        source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_weight")))
+        source(api, FORWARD.replace("forward", "bwd_weight"))
     with pytest.raises(KernelError, match="row-major and B column-major"):
-        source_for(api, parse_kernel_name(GEMM.replace("rcr", "crr")))
-    assert source_for(api, parse_kernel_name(GEMM))
+        source(api, GEMM.replace("rcr", "crr"))
+    assert source(api, GEMM)
 
 
 @pytest.mark.parametrize(("one_each", "taken"), [(False, False), (True, True)])
@@ -216,11 +218,11 @@ def test_a_pipeline_for_lists_is_not_for_kernels_with_one_operand_each(
     api = edit(changed, "gemm/double.hpp", COMPV3, COMPV3 + overloads)
     assert api.pipelines["compv3"].lists_only != taken
     if taken:
-        assert source_for(api, parse_kernel_name(FORWARD))
+        assert source(api, FORWARD)
     else:
         with pytest.raises(KernelError, match="takes lists of operands; its forward kernel passes"):
-            source_for(api, parse_kernel_name(FORWARD))
-    assert source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
+            source(api, FORWARD)
+    assert source(api, FORWARD.replace("forward", "bwd_data"))
 
 
 def test_a_kernel_that_cannot_have_two_buffers_is_refused_with_them(changed: Path) -> None:
@@ -228,17 +230,17 @@ def test_a_kernel_that_cannot_have_two_buffers_is_refused_with_them(changed: Pat
     api = edit(changed, "grouped_convolution/double.hpp", CONV_KERNEL, CONV_KERNEL + asks)
     two = FORWARD.replace("compv3", "compv4") + "_dsb"
     with pytest.raises(KernelError, match="forward kernel does not compile with two"):
-        source_for(api, parse_kernel_name(two))
-    assert source_for(api, parse_kernel_name(two.replace("forward", "bwd_data")))
+        source(api, two)
+    assert source(api, two.replace("forward", "bwd_data"))
 
 
 def test_other_spellings_of_types_widths_and_layouts_are_noticed(changed: Path) -> None:
     api = edit(changed, "gemm/double.hpp", "typename CDataType_,", "typename EDataType_,")
-    assert "<T, T, float, Shape, TileTraits, " in source_for(api, parse_kernel_name(FORWARD))
+    assert "<T, T, float, Shape, TileTraits, " in source(api, FORWARD)
     api = edit(changed, "gemm/double.hpp", ", index_t VectorSizeA_ = 1, index_t VectorSizeB_ = 1>", ">")
     with pytest.raises(KernelError, match="has no parameter for vectorsize"):
-        source_for(api, parse_kernel_name(FORWARD))
-    assert source_for(api, parse_kernel_name(GEMM))
+        source(api, FORWARD)
+    assert source(api, GEMM)
     api = edit(changed, "grouped_convolution/double.hpp", "is_same_v<GemmBLayout", "is_like<GemmBLayout")
     assert "does not state which GEMM layouts" in api.missing["forward"]
 
@@ -248,8 +250,8 @@ def test_a_version_names_the_kernel_that_it_lacks(changed: Path) -> None:
     api = edit(changed, header, "struct GroupedConvolutionBackwardDataKernel", "struct SomethingElse")
     assert dict(api.missing) == {"bwd_data": "it has no GroupedConvolutionBackwardDataKernel"}
     with pytest.raises(KernelError, match=r"CK Tile \(headers \w+\) cannot build bwd_data kernels: it has"):
-        source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
-    assert source_for(api, parse_kernel_name(FORWARD))
+        source(api, FORWARD.replace("forward", "bwd_data"))
+    assert source(api, FORWARD)
 
 
 @pytest.mark.parametrize(
@@ -268,32 +270,25 @@ def test_results_are_rounded_to_the_nearest(changed: Path, config: str, defined:
     (folder / "config.hpp").write_text(text + config)
     api = detect(find_headers(changed))
     line = f"#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_{defined}\n"
-    assert source_for(api, parse_kernel_name(FORWARD)).startswith(line) == bool(defined)
-    assert "BFLOAT16" not in source_for(api, parse_kernel_name(FORWARD.replace("bf16", "fp16")))
+    assert source(api, FORWARD).startswith(line) == bool(defined)
+    assert "BFLOAT16" not in source(api, FORWARD.replace("bf16", "fp16"))
 
 
 def test_a_pipeline_that_reads_no_fragments_leaves_it_to_the_block_gemm(changed: Path) -> None:
     """Like the real basic_v1: it has no schedule. With Intrawave, nothing would read the operands'
     fragments."""
-    assert "GemmPipelineScheduler::Intrawave" in source_for(
-        detect(find_headers(changed)), parse_kernel_name(FORWARD)
-    )
+    assert "GemmPipelineScheduler::Intrawave" in source(detect(find_headers(changed)), FORWARD)
     edit(changed, "gemm/double.hpp", "gemm.LocalPrefetch();", "")
     api = edit(changed, "gemm/double.hpp", "GemmPipelineAgBgCrCompV3", "GemmPipelineAGmemBGmemCRegV1")
-    text = source_for(api, parse_kernel_name(FORWARD.replace("compv3", "basic_v1")))
+    text = source(api, FORWARD.replace("compv3", "basic_v1"))
     assert "GemmPipelineScheduler::Default" in text
     assert "GemmPipelineScheduler::Intrawave" not in text
 
 
 def test_a_pipeline_that_is_not_persistent_is_refused(changed: Path) -> None:
-    persistent = parse_kernel_name(GEMM.replace("True_False_True_False", "True_False_True_True"))
-    assert source_for(detect(find_headers(changed)), persistent)
-    api = edit(
-        changed,
-        "gemm/double.hpp",
-        "static constexpr bool UsePersistentKernel = ",
-        "static constexpr bool Other = ",
-    )
+    persistent = GEMM.replace("True_False_True_False", "True_False_True_True")
+    assert source(detect(find_headers(changed)), persistent)
+    api = edit(changed, "gemm/double.hpp", "bool UsePersistentKernel = ", "bool Other = ")
     with pytest.raises(KernelError, match="persistent: GemmPipelineAgBgCr"):
-        source_for(api, persistent)
-    assert source_for(api, parse_kernel_name(GEMM))
+        source(api, persistent)
+    assert source(api, GEMM)
