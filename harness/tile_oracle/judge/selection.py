@@ -115,12 +115,11 @@ def _flattered(ranked: pd.DataFrame, final: pd.DataFrame, table: pd.DataFrame) -
     fair = pd.Series(np.nan, index=ids, dtype="float64")
     if len(wanted) and "sweep_tflops" in final:
         swept = final.set_index(["problem", "kernel"])["sweep_tflops"].astype("float64")
-        for problem in wanted:
-            pick, best = (
-                (problem, picks.at[problem, "kernel"]),
-                (problem, oracle.at[problem, "oracle_kernel"]),
-            )
-            fair[problem] = swept.get(pick, np.nan) / swept.get(best, np.nan)
+        pick, best = (
+            swept.reindex(pd.MultiIndex.from_arrays([wanted, kernels[wanted]])).to_numpy()
+            for kernels in (picks["kernel"], oracle["oracle_kernel"])
+        )
+        fair[wanted] = pick / best
     return above, fair
 
 

@@ -148,15 +148,9 @@ def same_picks(
 ) -> npt.NDArray[np.bool_]:
     """Which problems have the same pick in both runs, (problems,). Their margins change by noise or because
     the kernel changed, not because of another pick."""
-    return np.array(
-        [
-            (new := margins_now.get(problem)) is not None
-            and (old := margins_then.get(problem)) is not None
-            and new.pick == old.pick
-            for problem in problems
-        ],
-        dtype=np.bool_,
-    )
+    both = margins_now.keys() & margins_then.keys()
+    same = [one in both and margins_now[one].pick == margins_then[one].pick for one in problems]
+    return np.array(same, dtype=np.bool_)
 
 
 def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) -> float:

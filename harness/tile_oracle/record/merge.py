@@ -180,22 +180,21 @@ def _runs_apart(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _summary(rows: pd.DataFrame, **counts: int) -> MergeSummary:
+    pair = ["problem", "kernel"]
     swept = rows[rows["round"] == rows["round"].min()]
-    sizes = swept.groupby(["problem", "kernel"], observed=True).size()
-    repeated = sizes[sizes > 1].index
-    again = swept[pd.MultiIndex.from_frame(swept[["problem", "kernel"]]).isin(repeated)]
-    by_pair = again.assign(ok=again["status"] == "ok").groupby(["problem", "kernel"], observed=True)["ok"]
-    failed = again.assign(bad=again["status"].isin(_FAILED))
-    bad = failed.groupby(["problem", "kernel"], observed=True)["bad"].any()
-    ok = again[again["status"] == "ok"].groupby(["problem", "kernel"], observed=True)["latency_ms"]
+    again = swept[swept.duplicated(pair, keep=False)]
+    measured = again["status"] == "ok"
+    seen = again.assign(ok=measured, bad=again["status"].isin(_FAILED))
+    repeated = seen.groupby(pair, observed=True)[["ok", "bad"]].any()
+    ok = again[measured].groupby(pair, observed=True)["latency_ms"]
     ratio = (ok.max() / ok.min() - 1.0)[ok.size() > 1]
     hashes = rows.dropna(subset=["source_hash"]).groupby("kernel", observed=True)["source_hash"].nunique()
     return MergeSummary(
         kept=len(rows),
-        pairs=len(rows.drop_duplicates(["problem", "kernel"])),
+        pairs=len(rows.drop_duplicates(pair)),
         problems=int(rows["problem"].nunique()),
         repeated_pairs=len(repeated),
-        disagreeing=int((by_pair.any() & bad).sum()),
+        disagreeing=int(repeated.all(axis=1).sum()),
         spread=float(np.median(ratio)) if len(ratio) else None,
         binaries=int((hashes > 1).sum()),
         rows_of={words: _counts(rows[name]) for name, words in _MADE_BY.items()},
