@@ -89,10 +89,12 @@ code_lds_kib = code_lds_bytes / 1024  # LDS of the binary, KiB, 0 if unknown
 """Metrics of a kernel's binary."""
 
 AT_ONCE = formulas("""
-at_once = maximum(code_workgroups_per_cu, 1)  # workgroups that a compute unit runs at once
+at_once = maximum(where(code_workgroups_per_cu > 0, code_workgroups_per_cu, room), 1)
+    # workgroups that a compute unit runs at once
 rounds_at_once = ceil_div(tiles, cus * at_once)  # rounds of as many tiles as run at once
 """)
-"""Intermediates: the rounds of workgroups by what their binary leaves room for."""
+"""Intermediates: the rounds of workgroups by what their binary leaves room for, or `room`, an intermediate,
+where it is unknown."""
 
 OCCUPANCY = formulas("""
 code_resident = code_workgroups_per_cu  # workgroups that a compute unit runs at once, 0 if unknown
@@ -174,6 +176,7 @@ split_share = where(parts > 1, 4 * parts * flops / K, 0) / bytes_total
             *(*TILES, *(one for one in problem if one.name in logs or one.name not in columns), *sizes),
             *formulas(f"tiles = {tiles}  # workgroups' tiles"),
             *SERIAL_STEPS,
+            *formulas("room = 0  # workgroups at once of unknown binaries"),
             *AT_ONCE,
             *formulas("""
 multiplications = tiles_k * tile_m * tile_n * tile_k  # of a tile

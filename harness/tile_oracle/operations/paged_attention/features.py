@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile_oracle.features.feature_table import Feature, OperationFeatures, ceil_div, given, log2_of
+from tile_oracle.features.feature_table import Feature, OperationFeatures, ceil_div, given
+from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.pool_columns import (
+    AT_ONCE,
     BINARY,
     CONFIGURED,
     INTENSITY,
+    OCCUPANCY,
     ROUNDS,
     TILES,
     codes,
@@ -47,11 +50,15 @@ _POOL = pool_schema(
         *logarithms(_LOGS),
         *CONFIGURED,
         *ROUNDS,
-        Feature("log2_steps", lambda t: log2_of(t.steps), "log2 of the steps over the keys of one part"),
-        Feature("log2_serial", lambda t: log2_of(t.rounds * t.steps * t.tile_n), "log2 of all rounds' keys"),
-        Feature("log2_part", lambda t: log2_of(t.read_keys / t.parts), "log2 of the keys of one part"),
+        *formulas("""
+log2_tile_keys = log2_of(tile_keys)  # log2 of the keys that a tile of queries sees
+log2_tile_steps = log2_of(tile_steps)  # log2 of the steps of a workgroup
+log2_longest = log2_of(longest)  # log2 of the steps of a workgroup of the longest sequence
+fill_keys = seen / (tile_steps * tile_n * parts)  # share of the steps' keys that a query sees
+"""),
         Feature("fill_q", lambda t: t.height / (t.tiles_q * t.tile_m), "useful share of tiles of queries"),
         *BINARY,
+        *OCCUPANCY,
     ),
     (
         *TILES,
@@ -59,8 +66,22 @@ _POOL = pool_schema(
         Feature("height", lambda t: t.group * t.queries, "queries that share keys"),
         Feature("tiles_q", lambda t: ceil_div(t.height, t.tile_m), "tiles of queries that share keys"),
         Feature("tiles", lambda t: t.tiles_q * t.batch * t.kv_heads * t.parts, "workgroups"),
-        Feature("rounds", lambda t: ceil_div(t.tiles, t.cus), "rounds of tiles"),
-        Feature("steps", lambda t: ceil_div(t.read_keys, t.tile_n * t.parts), "steps over a part's keys"),
+        *formulas("""
+buffers = tile_m + tile_n * maximum(kernel_stages, 1) * where(head_dim > 256, 1, 2)
+    # rows of queries, keys and values in LDS
+room = floor(minimum(hw_lds_bytes / (2 * buffers * minimum(head_dim, 512)), 12 / maximum(kernel_waves, 1)))
+    # workgroups that fit at once, about
+"""),
+        *AT_ONCE,
+        *formulas("""
+tile_queries = minimum(queries, tile_m / group)  # queries of a tile
+most_of_tile = where(window > 0, window + tile_queries, past)  # the most keys of its queries together
+tile_keys = maximum(minimum(past - (queries - tile_queries) / 2, most_of_tile), 1)  # keys that a tile sees
+tile_steps = where(window > 0, tile_keys / tile_n / parts + 1, ceil_div(tile_keys, tile_n * parts))
+    # steps over a part's keys, with those that a window begins or ends in
+longest = ceil_div(where(window > 0, tile_keys, seq_kv), tile_n * parts)  # the same of the longest sequence
+multiplications = tile_steps * tile_m * tile_n  # scores of a workgroup
+"""),
     ),
     _WORDS,
 )
