@@ -52,12 +52,15 @@ def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Opene
 
 def test_a_kernel_that_cannot_lead_gets_fewer_samples(open_supervisor: Opener) -> None:
     supervisor = open_supervisor(settings=SEQUENTIAL)
-    problem = small_problem(N=8, C=16, K=20)
     kernels = built(supervisor, GOOD, evil_kernel("slow"))
     list(supervisor.sweep(small_problem(N=7, C=16, K=20), kernels))
-    # The kernel that was faster on the first problem comes first, whatever the order of the request.
-    swept = list(supervisor.sweep(problem, kernels[::-1]))
-    assert [m.kernel for m in swept[:2]] == kernels
+    for images in (8, 10, 12, 14):
+        problem = small_problem(N=images, C=16, K=20)
+        # The kernel that was faster on the first problem comes first, whatever the order of the request.
+        swept = list(supervisor.sweep(problem, kernels[::-1]))
+        assert [m.kernel for m in swept[:2]] == kernels
+        if swept[1].sampling == "coarse":
+            break  # else other work on this machine has made the good kernel slow, too
     assert [(m.status, m.sampling) for m in swept[:2]] == [("ok", "full"), ("ok", "coarse")]
     good, slow = swept[:2]
     assert 3 <= slow.samples <= 90, "at most six looks"
