@@ -34,6 +34,7 @@ def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str
     reads = UserReads(path, surroundings["environment"])
     declarations = import_declarations(path)
     reads.end_import()
+    with_code = reads.imports_packages
     kernels: dict[str, dict[str, object]] = {}
     left_out: Counter[tuple[str, str, str]] = Counter()
     pruned = []
@@ -47,7 +48,7 @@ def describe(path: Path, arch: str, surroundings: Mapping[str, Any]) -> dict[str
                     f"{declaration.place.rpartition('/')[2]}: {kernel.name} is declared twice: functions of "
                     "one kind need different names"
                 )
-            kernels[kernel.name] = unit | ({"code": specifier.code} if reads.imports_packages else {})
+            kernels[kernel.name] = unit | ({"code": specifier.code} if with_code else {})
         left_out.update(specifier.left_out)
     if reads.variables:
         kernels = {name: unit | {"environment": reads.variables} for name, unit in kernels.items()}
