@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from tile_oracle.device.reference import exact_output
 from tile_oracle.problem import problem_from_row
-from tile_oracle.device.loaded_kernel import ck_problem
+from tile_oracle.device.ck_tile_library import ck_problem
 
 asked = json.loads(sys.argv[1])
 ctypes.CDLL(asked["runtime"], mode=ctypes.RTLD_GLOBAL)
