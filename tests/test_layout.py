@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -92,3 +95,25 @@ def test_no_room_asks_whether_a_kernel_is_one_by_name() -> None:
         if isinstance(node, ast.Call) and node.args and last_name(node.args[-1]) == "NamedKernel"
     }
     assert asking == {"kernel.named"}
+
+
+_IMPORT = re.compile(r"(?:^|;)\s*from (tile_oracle[\w.]*) import (\w+(?:, \w+)*)", re.MULTILINE)
+_MADE_UP = "tile_oracle.judge.sums"
+"""What the tests of mutants mutate."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["tests", "tools", "benchmarks"])
+def test_programs_that_are_texts_import_what_is_there(place: str) -> None:
+    """Neither mypy nor the import of their module reads them."""
+    found = [
+        (module, name)
+        for path in (Path(__file__).parents[1] / place).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for module, names in _IMPORT.findall(node.value)
+        for name in names.split(", ")
+        if module != _MADE_UP
+    ]
+    lacking = [(module, name) for module, name in set(found) if not hasattr(import_module(module), name)]
+    assert not [one for one in lacking if not find_spec(".".join(one))]
