@@ -406,15 +406,15 @@ TO_WORK_KERNEL to_fill_integers(void *out, long long count, unsigned long long s
   using namespace to_work;
   for (i64 i = first_index(); i < count; i += grid_stride()) {
     u64 random = mix(seed, (u64)i);
-    i64 value = (i64)((random >> 32) % (u64)(2 * amplitude + 1)) - amplitude;
+    i64 value = (i64)((u32)(random >> 32) % (u32)(2 * amplitude + 1)) - amplitude;
     store(out, i, dtype, (random & 0xFFFFFFFFull) < kept ? (float)value * scale : 0.0f);
   }
 }
 
 namespace to_work {
 TO_WORK_INLINE i64 magnitude(u64 random, int least, int most) {
-  if (least == 0) return (i64)((random >> 33) % (u64)(2 * most + 1)) - most;
-  i64 value = least + (i64)((random >> 33) % (u64)(most - least + 1));
+  if (least == 0) return (i64)((u32)(random >> 33) % (u32)(2 * most + 1)) - most;
+  i64 value = least + (i64)((u32)(random >> 33) % (u32)(most - least + 1));
   return random & 1 ? value : -value;
 }
 
@@ -434,7 +434,7 @@ TO_WORK_INLINE i64 pattern_value(const Pattern &p, u64 seed, i64 i) {
 }
 
 TO_WORK_INLINE int exponent(u64 seed, int least, int span, i64 number) {
-  return number < 2 ? least + (number ? span - 1 : 0) : least + (int)((mix(seed, (u64)number) >> 33) % (u64)span);
+  return number < 2 ? least + (number ? span - 1 : 0) : least + (int)((u32)(mix(seed, (u64)number) >> 33) % (u32)span);
 }
 // By murmur's finaliser of 32 bits: this runs before every batch of timed runs, for each element.
 TO_WORK_INLINE bool negated(u64 seed, int first, i64 number) {
@@ -454,10 +454,13 @@ template <class Number> TO_WORK_INLINE void numbers_in(const Factors &f, Number 
     i = next;
   }
 }
-// Dividing 64 bits takes several times as long as 32.
+// Whether 64 bits must be divided, which takes several times as long as 32.
+TO_WORK_INLINE bool is_long(const Factors &f, i64 i) {
+  return (i | f.extents[0] | f.extents[1] | f.extents[2] | f.extents[3]) >> 32;
+}
 TO_WORK_INLINE void numbers(const Factors &f, i64 i, i64 &one, i64 &other) {
   one = other = 0;
-  if (i >> 32) numbers_in<u64>(f, (u64)i, one, other);
+  if (is_long(f, i)) numbers_in<u64>(f, (u64)i, one, other);
   else numbers_in<u32>(f, (u32)i, one, other);
 }
 
@@ -483,17 +486,52 @@ TO_WORK_KERNEL to_scale(void *values, long long count, to_work::Factors f) {
   }
 }
 
-// Half of the rows, columns and depths, at random.
+namespace to_work {
+struct alignas(16) Chunk {
+  u32 words[4];
+};
+
+template <class Word> TO_WORK_INLINE void negate_one(const Factors &f, Word *values, i64 i) {
+  i64 one, other;
+  numbers(f, i, one, other);
+  if (negated(f.one_seed, f.one_first, one) != negated(f.other_seed, f.other_first, other))
+    values[i] ^= (Word)((Word)1 << (8 * sizeof(Word) - 1));
+}
+
+// A chunk that begins with element i and ends in the same row: one division for all, one hash for a factor that the
+// row shares.
+template <class Word> TO_WORK_INLINE void negate_chunk(const Factors &f, Word *values, i64 i) {
+  i64 one, other;
+  numbers(f, i, one, other);
+  bool by_one = negated(f.one_seed, f.one_first, one), by_other = negated(f.other_seed, f.other_first, other);
+  Chunk chunk = *(const Chunk *)(values + i);
+#pragma unroll
+  for (u32 at = 0; at < sizeof(Chunk) / sizeof(Word); ++at) {
+    chunk.words[at * sizeof(Word) / 4] ^= (u32)(by_one != by_other) << (8 * sizeof(Word) * (at + 1) - 1) % 32;
+    if (f.one[3]) by_one = negated(f.one_seed, f.one_first, one += f.one[3]);
+    if (f.other[3]) by_other = negated(f.other_seed, f.other_first, other += f.other[3]);
+  }
+  *(Chunk *)(values + i) = chunk;
+}
+
+template <class Word> TO_WORK_INLINE void negate(const Factors &f, Word *values, i64 count) {
+  constexpr i64 kEach = sizeof(Chunk) / sizeof(Word);
+  const bool aligned = (u64)values % sizeof(Chunk) == 0;
+  for (i64 i = first_index() * kEach; i < count; i += grid_stride() * kEach) {
+    const i64 place = is_long(f, i) ? i % f.extents[3] : (i64)((u32)i % (u32)f.extents[3]);
+    if (aligned && place + kEach <= f.extents[3]) negate_chunk(f, values, i);
+    else
+      for (i64 at = i; at < i + kEach && at < count; ++at) negate_one(f, values, at);
+  }
+}
+} // namespace to_work
+
+// Half of the rows, columns and depths, at random. It runs before every batch of timed runs: as fast as memory.
 TO_WORK_KERNEL to_negate(void *values, long long count, to_work::Factors f) {
   using namespace to_work;
-  for (i64 i = first_index(); i < count; i += grid_stride()) {
-    i64 one, other;
-    numbers(f, i, one, other);
-    if (negated(f.one_seed, f.one_first, one) == negated(f.other_seed, f.other_first, other)) continue;
-    if (f.dtype == FP32) ((u32 *)values)[i] ^= 0x80000000u;
-    else if (f.dtype == FP8) ((u8 *)values)[i] ^= 0x80u;
-    else ((u16 *)values)[i] ^= 0x8000u;
-  }
+  if (f.dtype == FP32) negate(f, (u32 *)values, count);
+  else if (f.dtype == FP8) negate(f, (u8 *)values, count);
+  else negate(f, (u16 *)values, count);
 }
 
 // One thread an output value.

@@ -156,6 +156,27 @@ def test_inputs_and_reference_of_the_device(open_work: Opener, problem: Problem)
     assert work.compare(problem, c, wanted).wrong == 0
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp8", "fp32"])
+@pytest.mark.parametrize("layout", ["rcr", "crr"])
+def test_neighbours_are_negated_together_as_one_by_one(open_work: Opener, dtype: str, layout: str) -> None:
+    """Where 16 bytes lie in one row at an aligned address they are changed at once, otherwise one by one."""
+    driver, work = open_work("sm_90")
+    problem = GemmProblem(dtype, layout, 5, 43, 37)
+    size = STORAGE[dtype].itemsize
+    count = max(math.prod(shape) for shape in problem.operand_shapes)
+    changed = []
+    for skew in (0, 4):
+        addresses = [Buffer(driver, count * STORAGE["fp32"].itemsize, 0, skew).address for _ in range(3)]
+        for launch in (
+            *work.negations(problem, 6, addresses),
+            work.negation(problem, 7, addresses[0], count - 1),
+        ):
+            driver.launch(launch)
+        changed.append([driver.copy_out(address, count * size) for address in addresses])
+    assert changed[0] == changed[1]
+    assert all(0.3 * count < np.count_nonzero(np.frombuffer(one, np.uint8)) for one in changed[0][:2])
+
+
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
 @pytest.mark.parametrize(
     "problem",

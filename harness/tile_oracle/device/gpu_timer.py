@@ -140,7 +140,9 @@ class GpuTimer:
         """
         rough_ns = min(self._single_ns(launches, changes[:1]))
         if rough_ns < _LONG_NS:
-            rough_ns = min(rough_ns, *self._single_ns(launches, changes[1:4]))
+            # Changing large operands takes longer than the kernel.
+            more = changes[1:4] if rough_ns < _CLEAR_NS else changes[1:2]
+            rough_ns = min(rough_ns, *self._single_ns(launches, more))
         # A graph would warm the caches for its own runs.
         if self.cold_cache or rough_ns >= (_LONG_NS if sure else _SHORT_NS):
             return Timed(launches, 0, 1, rough_ns)

@@ -31,12 +31,12 @@ def arguments(problem: GroupedConvProblem) -> tuple[Argument, Argument, Argument
 
 
 def is_depthwise(problem: GroupedConvProblem) -> bool:
-    """Returns one input channel per group (a group may have more outputs)."""
+    """Returns whether each group has one input channel; it may have more outputs."""
     return problem.G > 1 and problem.C == problem.G
 
 
 def is_pointwise(problem: GroupedConvProblem) -> bool:
-    """Every filter extent is 1."""
+    """Returns whether every filter extent is 1."""
     return set(problem.filter) == {1}
 
 
