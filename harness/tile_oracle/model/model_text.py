@@ -12,7 +12,7 @@ import re
 import struct
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -125,10 +125,9 @@ def read_model_text(text: str, where: str = "the model") -> ModelText:
     sizes = [int(size) for size in header["tree_sizes"].split()]
     begin = header_end + 1  # the newline before the first tree is counted with the tree
     begin += len(data[begin:]) - len(data[begin:].lstrip(b"\n"))
-    sections = _sections(data, begin, sizes, where)
     trees = [
         _keys(section, _TREE_LINES, _OPTIONAL_OF_TREE, where, f"tree {number}")
-        for number, section in enumerate(sections)
+        for number, section in enumerate(_sections(data, begin, sizes, where))
     ]
     columns = {key: _column(trees, key, characters, where) for key, characters in _LISTS.items()}
     sets = tuple(_category_sets(tree, number, where) for number, tree in enumerate(trees))
@@ -143,8 +142,8 @@ def read_model_text(text: str, where: str = "the model") -> ModelText:
 def without_footer(text: str) -> str:
     """Returns the text without what follows the trees: importances, parameters and the categories of pandas,
     which say nothing about predictions."""
-    head, end, _ = text.partition(_END.decode())
-    return head + end
+    end = _END.decode()
+    return text[: text.find(end) + len(end)] if end in text else text
 
 
 def why_not_a_sum(text: str) -> str:
@@ -168,17 +167,15 @@ def _check_kind(text: str, where: str) -> None:
         raise ModelError(f"{where} has linear trees, which are not read: train with linear_tree=false")
 
 
-def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> list[bytes]:
-    """Returns the trees, split by `tree_sizes` as LightGBM does."""
-    sections = []
+def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> Iterator[bytes]:
+    """Yields the trees, split by `tree_sizes` as LightGBM does."""
     for number, size in enumerate(sizes):
         section = data[begin : begin + size]
         title = b"Tree=%d\n" % number
         if not section.startswith(title) or not section.endswith(b"\n"):
             raise _wrong(where, f"tree_sizes does not say where tree {number} is")
-        sections.append(section[len(title) :].rstrip(b"\n"))
+        yield section[len(title) :].rstrip(b"\n")
         begin += size
-    return sections
 
 
 def _keys(

@@ -90,7 +90,8 @@ def _compact_frame(tables: list[pa.Table], names: list[str]) -> pd.DataFrame:
     for name in names:
         array = arrays.pop(name)
         values = (array if as_they_are else array.take(pa.array(rows))).to_pandas()
-        if isinstance(values.dtype, pd.CategoricalDtype):
+        kind = values.dtype
+        if isinstance(kind, pd.CategoricalDtype) and not kind.categories.is_monotonic_increasing:
             values = values.cat.reorder_categories(sorted(values.cat.categories))
         series[name] = values
         give_back()  # else the holes that columns leave add up to half of them
@@ -216,23 +217,21 @@ def _read_part(path: Path, compact: bool) -> pa.Table:
         raise RecordError(f"{path}: {error}") from None
     if compact:
         schema = compact_schema(schema)
+    there, rows = dict(zip(table.column_names, table.columns, strict=True)), table.num_rows
+    has_tflops, table = TFLOPS in there, None  # each column is released when its type is another
     arrays = []
     for field in schema:
-        if field.name in table.column_names:
-            try:
-                arrays.append(_as_type(table.column(field.name), field.type))
-            except pa.ArrowException:
-                raise RecordError(
-                    f"{path}: column {field.name!r} holds {table.schema.field(field.name).type}, "
-                    f"not {field.type}"
-                ) from None
-        else:
-            arrays.append(pa.nulls(table.num_rows, field.type))
+        column = there.pop(field.name, None)
+        try:
+            arrays.append(pa.nulls(rows, field.type) if column is None else _as_type(column, field.type))
+        except pa.ArrowException:
+            raise RecordError(
+                f"{path}: column {field.name!r} holds {column.type}, not {field.type}"
+            ) from None
+    give_back()
     whole = pa.Table.from_arrays(arrays, schema=schema)
     check_rows(whole, op, path)
-    if TFLOPS not in table.column_names:
-        whole = with_tflops(whole, op)
-    return whole
+    return whole if has_tflops else with_tflops(whole, op)
 
 
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

@@ -16,7 +16,6 @@ from tile_oracle.files.atomic_file import make_folder, write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.vouched_files import sha256_of_file
 from tile_oracle.operation import operation_of_columns
-from tile_oracle.process.arrow_memory import give_back
 from tile_oracle.record.derived_columns import without_tflops
 from tile_oracle.record.schema import arrow_schema, compact_schema, op_of
 from tile_oracle.record.sealed_parquet import DamagedError, bytes_of_tables, checked_bytes, table_bytes
@@ -37,7 +36,7 @@ _ENCODINGS = {
 """Of columns whose values hardly repeat. The others are dictionaries."""
 NOT_REPLAYED = ("busy_ms", "build_wait_ms")
 """Columns of device time, from which a measuring session estimates its remaining time."""
-_ROWS_AT_ONCE = 32_768
+_ROWS_AT_ONCE = 16_384
 
 
 def in_order(records: pd.DataFrame) -> pd.DataFrame:
@@ -129,7 +128,6 @@ def write_rows(records: pd.DataFrame, path: Path) -> int:
     data = bytes_of_tables(
         tables, compression="zstd", use_dictionary=repeated, write_statistics=False, store_schema=False
     )
-    give_back()
     return write_whole(data, path)
 
 

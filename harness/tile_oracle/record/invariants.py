@@ -146,22 +146,25 @@ class _Rows:
     ) -> None:
         """Checks that every row agrees with the first row of the same problem, or kernel."""
         for name in columns:
-            _, codes = self._encoded(name)
+            _, codes = self._dictionary(name)
             self._refuse(codes != codes[first][of_row], f"{name} differs from earlier rows of the {what}")
 
     def _encoded(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
         """Returns the distinct values of a column, nulls included, and each row's index among them."""
+        values, codes = self._dictionary(name)
+        used, of_row = np.unique(codes, return_inverse=True)
+        return [values[code] for code in used], of_row
+
+    def _dictionary(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
+        """Returns values, of which some may be in no row, and each row's index among them; -1, the last, is
+        null."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         column = self.table.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        column = column.combine_chunks()
-        found = pc.dictionary_encode(column, null_encoding="encode")
-        if hasattr(found, "combine_chunks"):
-            found = found.combine_chunks()
-        return found.dictionary.to_pylist(), found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        whole = column.unify_dictionaries().combine_chunks()
+        return [*whole.dictionary.to_pylist(), None], whole.indices.fill_null(-1).to_numpy()
 
     def _numbers(self, name: str) -> npt.NDArray[np.float64]:
         """Returns a column as doubles; nulls are NaN."""

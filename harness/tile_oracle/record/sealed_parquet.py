@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.errors import RecordError, first_line
 from tile_oracle.files.table_file import TableError, read_parquet
 from tile_oracle.files.user_file import read_regular
+from tile_oracle.process.arrow_memory import give_back
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,7 @@ def bytes_of_tables(tables: Iterable[pa.Table], **options: Any) -> bytes:
         writer.write_table(first)
         for table in rest:
             writer.write_table(table)
+    give_back()
     return _sealed(buffer.getvalue())
 
 
