@@ -97,24 +97,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
     keep_arrow_small()
     from tile_oracle.process.collector import paused_collector
-    from tile_oracle.process.optimized import refuse_missing_docstrings
-    from tile_oracle.session.collecting import CollectionHooks
     from tile_oracle.session.display import waits_shown
-    from tile_oracle.session.distributing import DistributionHooks
-    from tile_oracle.session.ending import EndHooks
-    from tile_oracle.session.opening import open_session
-    from tile_oracle.session.running import RunningHooks
-    from tile_oracle.session.state import SessionState
 
-    try:
-        refuse_missing_docstrings()
-        with waits_shown(config), paused_collector():
+    with waits_shown(config), paused_collector():  # what is imported and read here stays
+        from tile_oracle.process.optimized import refuse_missing_docstrings
+        from tile_oracle.session.collecting import CollectionHooks
+        from tile_oracle.session.distributing import DistributionHooks
+        from tile_oracle.session.ending import EndHooks
+        from tile_oracle.session.opening import open_session
+        from tile_oracle.session.running import RunningHooks
+        from tile_oracle.session.state import SessionState
+
+        try:
+            refuse_missing_docstrings()
             process = getattr(config, "workerinput", {}).get("tile_oracle", {})
             session = open_session(read_options(config), devices=devices_of(config), **process)
-    except DeviceMissingError as error:
-        _end_without_device(config, str(error))
-    except HarnessError as error:
-        raise pytest.UsageError(str(error)) from None
+        except DeviceMissingError as error:
+            _end_without_device(config, str(error))
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
     is_beside = name_suite(config, session.suite)
     state = SessionState(config, session, is_only_suite(config.args), is_beside)
     config.pluginmanager.register(RunningHooks(state), _PLUGIN_NAME)

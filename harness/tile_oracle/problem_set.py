@@ -20,8 +20,6 @@ from tile_oracle.errors import ProblemSetError, first_line
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.files.spreadsheet import safe_cell
 from tile_oracle.files.user_file import open_regular
-from tile_oracle.foreign.entry import problems_of
-from tile_oracle.foreign.formats import PROBLEMS, Head, recognised
 from tile_oracle.foreign.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
@@ -219,7 +217,9 @@ def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None
             return _of_records(path, name)
         with open_regular(path) as file:
             listed = ListFile(file, path, shown)
-            return _collected(listed, name, _rows(listed, file, list_name), repeats_allowed=repeats_allowed)
+            shipped = None if repeats_allowed else ProblemTable(listed, further_columns=True).problems()
+            rows = shipped or _rows(listed, file, list_name)
+            return _collected(listed, name, rows, repeats_allowed=repeats_allowed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise ProblemSetError(f"{shown} cannot be read: {reason}") from None
@@ -227,16 +227,19 @@ def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None
 
 def _of_records(path: Path, name: str) -> ProblemSet:
     """Loads the problems of a file of records, or of a run's folder."""
-    from tile_oracle.problem_list.recorded import (
-        recorded_problems,
-    )  # loads pyarrow, which CSV files do not need
+    # Loads pyarrow, which CSV files do not need.
+    from tile_oracle.problem_list.recorded import recorded_problems
 
     listed = ListFile(BytesIO(), path, _shown(path))
     return _collected(listed, name, recorded_problems(listed), repeats_allowed=True)
 
 
 def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[tuple[Problem, str]]:
-    """Reads the rows with the reader that the file's name or first lines call for."""
+    """Reads the rows of a user's file with the reader that its name or first lines call for."""
+    # Imported here: a shipped set is a CSV table, and a session on one starts without all these formats.
+    from tile_oracle.foreign.entry import problems_of
+    from tile_oracle.foreign.formats import PROBLEMS, Head, recognised
+
     head = file.read(MAX_LINE_BYTES).decode("utf-8", errors="replace")
     file.seek(0)
     known = recognised(listed.path, head)

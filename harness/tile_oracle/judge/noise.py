@@ -28,6 +28,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Annotated
 
 import msgspec
@@ -280,10 +281,9 @@ def _changes(
     for rounds in kernels.values():
         again = [timing for round_, timing in rounds.items() if round_ >= ROUND_FINAL]
         if again and 0 in rounds:
-            changes.append(float(np.median([log for log, _ in again])) - rounds[0][0])
+            changes.append(median(log for log, _ in again) - rounds[0][0])
             known = [one for one in (math.hypot(rounds[0][1], again[0][1]), typical) if not math.isnan(one)]
-            error = max(known) if known else math.sqrt(2) * TYPICAL_NOISE
-            variances.append(max(error, _LEAST_NOISE) ** 2)
+            variances.append(max(*(known or [math.sqrt(2) * TYPICAL_NOISE]), _LEAST_NOISE) ** 2)
     return np.array(changes), np.array(variances)
 
 
@@ -299,7 +299,7 @@ def _unlike_the_others(
     """Returns each change minus the median of the others', and the standard deviation expected of that, (2,
     n)."""
     rest = [np.arange(len(changes)) != place for place in range(len(changes))]
-    left = [change - np.median(changes[others]) for change, others in zip(changes, rest, strict=True)]
+    left = [change - median(changes[others]) for change, others in zip(changes, rest, strict=True)]
     expected = [
         math.sqrt(variance + _sigma_of_median(variances[others]) ** 2)
         for variance, others in zip(variances, rest, strict=True)

@@ -205,7 +205,7 @@ class ReportData:
         """Covered problems that the model was trained on."""
         return int((self.covered["in_sample"]).sum())
 
-    @property
+    @cached_property
     def covered(self) -> pd.DataFrame:
         """The problems with an efficiency, worst first."""
         covered = self.selection[self.selection["coverage"] == COVERED]

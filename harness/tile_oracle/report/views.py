@@ -50,12 +50,9 @@ def problem_table(data: ReportData, most: int | None = None) -> Table:
     """Returns the problems by lost time: failed picks, those that lose time, the others. most: only so many,
     with why their picks fall short."""
     rows = list(drill_down_of(data).problems) if len(data.selection) else []
-    rows = (
-        rows
-        if most is None
-        else [row for row in rows[:most] if row["coverage"] == COVERED and row["efficiency"] < 1]
-    )
-    drill, choices = drill_cells(data), _choices(data)
+    if most is not None:
+        rows = [row for row in rows[:most] if row["coverage"] == COVERED and row["efficiency"] < 1]
+    drill, choices = drill_cells(data), _choices(data) if most is None else {}
     members = [problems for options in choices.values() for problems in options.values()]
     marks = {
         row["problem"]: " ".join(str(at) for at, one in enumerate(members) if row["problem"] in one)

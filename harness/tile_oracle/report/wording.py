@@ -154,7 +154,8 @@ def status_counts(data: ReportData) -> list[tuple[str, int]]:
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns the rows of a table as mappings."""
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    names = [str(name) for name in frame]
+    return [dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None)]
 
 
 def failure_line(one: Failure) -> str:
