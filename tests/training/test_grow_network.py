@@ -37,7 +37,7 @@ QUICK = NetworkSettings(hidden=(24, 12), count=2, epochs=30)
 NETWORK = Recipe("quick", "a small network", network=NetworkPart("gemm_pool_2", QUICK))
 BOTH = replace(
     NETWORK,
-    trees=(TreePart("lambdarank", "gemm_pool_2", TreeSettings(trees=20)),),
+    trees=(TreePart("lambdarank", "gemm_pool_2", TreeSettings(trees=20), 2),),
     weights={"lambdarank": 0.05, "network": 0.95},
 )
 NAMES = [

@@ -130,6 +130,7 @@ class Recipe:
 
 
 _LARGER_TREES = TreeSettings(num_leaves=31)
+_LAUNCH_TREES = replace(_LARGER_TREES, trees=1000, min_child_samples=20)
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -151,11 +152,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "launch",
             "LambdaRank, two seeds, with launch parameters and metrics of binaries (convolutions)",
-            (
-                TreePart(
-                    "lambdarank", LAUNCH, TreeSettings(trees=1000, num_leaves=31, min_child_samples=20), 2
-                ),
-            ),
+            (TreePart("lambdarank", LAUNCH, _LAUNCH_TREES, 2),),
         ),
         Recipe(
             "two_orders",
@@ -172,6 +169,16 @@ RECIPES: dict[str, Recipe] = {
             (TreePart("lambdarank", OWN, _LARGER_TREES),),
             {"lambdarank": 0.05, "network": 0.95},
             network=NetworkPart(),
+        ),
+        Recipe(
+            "network_and_trees",
+            "mean of four smaller networks and ln(efficiency) trees, some LambdaRank; for several sources",
+            (
+                TreePart("lambdarank", OWN, _LARGER_TREES),
+                TreePart("log_efficiency", OWN, _LARGER_TREES, 2, near_best=True),
+            ),
+            {"lambdarank": 0.02, "log_efficiency": 0.49, "network": 0.49},
+            network=NetworkPart(settings=NetworkSettings(hidden=(128, 64))),
         ),
     )
 }
