@@ -189,9 +189,13 @@ def text_of(tree: Tree) -> str:
 
 def names_in(tree: Tree) -> frozenset[str]:
     """Returns the names that a tree uses."""
-    if isinstance(tree, list):
-        return frozenset().union(*(names_in(operand) for operand in tree[1:]))
-    return frozenset((tree,)) if isinstance(tree, str) else frozenset()
+    found, parts = set[str](), [tree]
+    for part in parts:  # which grows
+        if isinstance(part, list):
+            parts += part[1:]
+        elif isinstance(part, str):
+            found.add(part)
+    return frozenset(found)
 
 
 def is_multiple(tree: Tree, of: int, multiples: frozenset[str]) -> bool:

@@ -138,11 +138,6 @@ def view_of(op: str) -> type[ProblemView]:
     return found()
 
 
-def numbers_of(op: str) -> tuple[str, ...]:
-    """Returns the names that expressions of an operation may use."""
-    return (*view_of(op).numbers, COMPUTE_UNITS)
-
-
 def values_of(problem: Problem, compute_units: int) -> dict[str, int]:
     """Returns the values of these names."""
     return {**view_of(problem.op).values(problem), COMPUTE_UNITS: compute_units}

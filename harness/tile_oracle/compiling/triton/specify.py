@@ -15,7 +15,7 @@ from tile_oracle.kernel.named import NamedKernel, Value
 from tile_oracle.operation import Kind, operation_named
 from tile_oracle.triton.declare import Constraint, Declaration, Launch
 from tile_oracle.triton.expression import Expression, Tree, is_multiple, names_in, text_of, tree_of
-from tile_oracle.triton.views import POINTED, WORKSPACE, Pointer, ProblemView, not_said, numbers_of
+from tile_oracle.triton.views import COMPUTE_UNITS, POINTED, WORKSPACE, Pointer, ProblemView, not_said
 
 SOURCE = "triton"
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
@@ -324,9 +324,9 @@ def _variants(
 ) -> list[dict[str, Any]]:
     """For aligned problems and for all: what Triton may assume of each launch's arguments."""
     wanted = frozenset(view.contiguous() if aligned is None else aligned)
-    unknown = sorted(wanted - set(numbers_of(view.op)))
-    if unknown:
-        raise HarnessError(f"aligned: {unknown[0]} is not one of {', '.join(numbers_of(view.op))}")
+    numbers = (*view.numbers, COMPUTE_UNITS)
+    if unknown := sorted(wanted.difference(numbers)):
+        raise HarnessError(f"aligned: {unknown[0]} is not one of {', '.join(numbers)}")
     multiples = [_multiples(arguments, wanted) for arguments in launches]
     always = [_multiples(arguments, frozenset()) for arguments in launches]
     near = [_arrays(arguments) if arch.startswith("gfx") else [] for arguments in launches]
@@ -380,4 +380,4 @@ def _all_names(unit: Mapping[str, Any]) -> frozenset[str]:
     for launch in unit["launches"]:
         trees += launch["grid"]
         trees += [value for _, _, value in launch["arguments"] if isinstance(value, str | list | int)]
-    return frozenset().union(*map(names_in, trees))
+    return names_in(["all", *trees])
