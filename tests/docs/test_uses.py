@@ -127,16 +127,8 @@ def test_what_shows_a_cell_is_there() -> None:
 
 def done(op: str, source: str, folder: Path, *uses: str) -> dict[str, str]:
     paths = [str(ROOT), str(ROOT / "tests" / "third_operation")]
-    finished = run_python(
-        "-m",
-        "tests.docs.uses",
-        op,
-        source,
-        str(folder),
-        *uses,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-    )
+    words = ("-m", "tests.docs.uses", op, source, str(folder), *uses)
+    finished = run_python(*words, cwd=ROOT, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)})
     assert finished.returncode == 0, finished.stderr[-2000:]
     found: dict[str, str] = json.loads(finished.stdout.splitlines()[-1])
     return found

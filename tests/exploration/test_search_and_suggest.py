@@ -75,8 +75,7 @@ def test_the_search_beats_as_many_random_kernels(predictor: Predictor) -> None:
     found, drawn = [], []
     for problem in make_problems(6, seed=4):
         found.append(max(search(predictor, problem, 400, seed=1).values()))
-        draws = (max(search(predictor, problem, 20, seed=seed).values()) for seed in range(20))
-        drawn.append(max(draws))
+        drawn.append(max(max(search(predictor, problem, 20, seed=seed).values()) for seed in range(20)))
     assert np.mean(np.log(found)) > np.mean(np.log(drawn))
 
 
@@ -116,10 +115,8 @@ def test_a_models_first_picks_that_nobody_measured_come_problem_by_problem(
     found = suggest_picks(measured, rankings, 12)
     assert found["problem"].tolist() == [p.id for p in problems] * 2 + [p.id for p in problems[:2]]
     assert found["rank"].tolist() == [2, 1, 1, 1, 1, 3, 2, 2, 2, 2, 4, 4]
-    assert all(
-        row.kernel == ranked[row.problem][row.rank - 1]  # type: ignore[index, operator]
-        for row in found.itertuples()
-    )
+    for row in found.to_dict("records"):
+        assert row["kernel"] == ranked[row["problem"]][row["rank"] - 1]
     everything = [(p.id, kernel.name) for p in problems for kernel in kernels]
     with pytest.raises(ModelError, match="nothing to suggest"):
         suggest_picks(pd.DataFrame(everything, columns=["problem", "kernel"]), rankings, 3)
@@ -154,9 +151,8 @@ def test_the_command_takes_a_models_picks(
     written = pd.read_csv(tmp_path / "next.csv")
     assert written.columns.tolist() == ["problem", "kernel", "rank"]
     assert written["problem"].tolist() == [one, one]
-    assert [line.split() for line in shown[1:]] == written[["rank", "problem", "kernel"]].astype(
-        str
-    ).to_numpy().tolist()
+    rows = written[["rank", "problem", "kernel"]].astype(str).to_numpy().tolist()
+    assert [line.split() for line in shown[1:]] == rows
     assert main([*words, "--adapt", "--budget", "4", "--json"]) == 0
     assert [row["problem"] for row in json.loads(capsys.readouterr().out)] == [one] * 4
     assert main([*words[:2], "--adapt"]) == 2

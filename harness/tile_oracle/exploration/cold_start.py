@@ -188,12 +188,11 @@ class ColdStart:
         rows = self.table if known is None else self.table[known]
         if rows.empty:
             return None
-        ranker = predictor.ranker
-        physical = ranker.physical
+        physical = predictor.ranker.physical
         if physical is not None:
             found = physical.log_time(rows, hardware_features(predictor.spec.arch))
         else:
-            found = ranker.log_time(rows, pd.factorize(rows["problem"])[0], self.threads)
+            found = predictor.ranker.log_time(rows, pd.factorize(rows["problem"])[0], self.threads)
         score = np.full(len(self.table), np.nan)
         score[slice(None) if known is None else known] = found
         return score

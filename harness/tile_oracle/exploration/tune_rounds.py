@@ -25,8 +25,9 @@ from tile_oracle.errors import ModelError
 from tile_oracle.exploration.cold_start import ColdStart
 from tile_oracle.features.feature_table import Array
 from tile_oracle.files.atomic_file import write_atomically
-from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.final import final_measurements
+from tile_oracle.record.journal import journals_in, parts_in
 
 STATE = "tune.json"
 _ROUNDS = 10
@@ -122,7 +123,9 @@ class TuneRounds:
     def latency_ms(self) -> Array:
         """(pairs,): the latency of every measured pair, infinite for one that failed, NaN for an unmeasured
         one."""
-        runs = [self.folder / one.name for one in self.rounds if (self.folder / one.name).is_dir()]
+        folders = [measurements_folder(self.folder / one.name) for one in self.rounds]
+        # The budget may end before the first pair of a round.
+        runs = [folder for folder in folders if parts_in(folder) or journals_in(folder)]
         if not runs:
             return np.full(len(self.start.table), np.nan)
         return self.start.latency_ms(final_measurements(load_records(runs)))
@@ -142,8 +145,7 @@ class TuneRounds:
     def _best(self, rounds: int) -> Array:
         part = TuneRounds(self.folder, self.start, (), {}, self.rounds[:rounds])
         best = np.full(self.start.problems, np.inf)
-        times = part.latency_ms()
-        np.fmin.at(best, self.start.problem_of, times)
+        np.fmin.at(best, self.start.problem_of, part.latency_ms())
         return best
 
     def _size(self, budget_s: float) -> int:
@@ -160,12 +162,12 @@ class TuneRounds:
         pairs = {"pairs": self.folder / f"{one.name}.csv", "model": "none"}
         began = time.monotonic()
         measure(self.folder, one.name, self.session, left_s, pairs)
-        seconds = time.monotonic() - began
+        seconds = one.seconds + time.monotonic() - began
         measured = int((~np.isnan(self.latency_ms())).sum())
         if not measured:
             raise ModelError(f"{one.name} measured nothing: see {self.folder / one.name}.txt")
-        spent, each = one.seconds + seconds, measured / self.start.problems
-        self.rounds[-1] = replace(one, seconds=spent, done=True, measured=measured, per_problem=each)
+        each = measured / self.start.problems
+        self.rounds[-1] = replace(one, seconds=seconds, done=True, measured=measured, per_problem=each)
         self._save()
 
     def _save(self) -> None:
