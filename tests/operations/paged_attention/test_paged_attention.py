@@ -276,9 +276,8 @@ def test_a_users_kernel_that_reads_a_page_s_tail_is_wrong(project: Project) -> N
         "batch,heads,kv_heads,seq_q,seq_kv,head_dim,head_dim_v,page_size,window,sinks,variation\n"
         "2,4,2,1,27,64,64,16,0,0,40\n2,2,1,3,20,64,64,32,8,1,40\n"
     )
-    project.pytest(
-        *("--problem-set", "two.csv", "--kernels", "mine.py", "--target", "interpret", "--model", "none")
-    )
+    words = ("--problem-set", "two.csv", "--kernels", "mine.py", "--target", "interpret", "--model", "none")
+    project.pytest(*words)
     records = project.records()
     right = records["kernel"].str.contains("BEYOND=0")
     assert list(records[right]["status"]) == ["untimed", "untimed"]

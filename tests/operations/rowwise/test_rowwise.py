@@ -19,13 +19,17 @@ from tile_oracle.problem.number_formats import Array, decode, encode
 Computed = Callable[[Sequence[Array]], Array]
 
 
+@np.errstate(invalid="ignore")
 def _softmax(operands: Sequence[Array]) -> Array:
+    """Some rows hold infinities, whose results are NaN."""
     (x,) = operands
     terms = np.exp(x - x.max(axis=1, keepdims=True))
     return np.asarray(terms / terms.sum(axis=1, keepdims=True))
 
 
+@np.errstate(invalid="ignore")
 def _rms_norm(operands: Sequence[Array]) -> Array:
+    """Some rows hold infinities, whose results are NaN."""
     x, w = operands
     mean = (x * x).mean(axis=1, keepdims=True, dtype=np.float32)
     return np.asarray(x / np.sqrt(mean + np.float32(EPSILON)) * w)
@@ -82,12 +86,11 @@ def test_infinities_and_nan_stay_where_they_belong(
     operands = [decode(one, dtype) for one in stored]
     spoilt = ~np.isfinite(operands[0]).all(axis=1)
     assert spoilt.sum() == 5
-    with np.errstate(invalid="ignore"):
-        if fault == "dropped":
-            operands = [np.where(np.isnan(one), np.float32(0), one) for one in operands]
-        elif fault == "infinities clamped":
-            operands = [np.clip(one, np.float32(-6e4), np.float32(6e4)) for one in operands]
-        result = computed(operands)
+    if fault == "dropped":
+        operands = [np.where(np.isnan(one), np.float32(0), one) for one in operands]
+    elif fault == "infinities clamped":
+        operands = [np.clip(one, np.float32(-6e4), np.float32(6e4)) for one in operands]
+    result = computed(operands)
     if fault == "result cleaned":
         result = np.nan_to_num(result)
     elif fault == "next row spoilt":
