@@ -22,7 +22,7 @@ PACKAGE = Path(tile_oracle.__file__).parent
 def asks_for(path: Path, classes: set[str]) -> Iterator[str]:
     """The lines of a module with an isinstance check for one of these classes."""
     for call in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if not (isinstance(call, ast.Call) and ast.unparse(call.func) in ("isinstance", "issubclass")):
+        if not (isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("isinstance", "issubclass")):
             continue
         if classes & {name.id for name in ast.walk(call.args[1]) if isinstance(name, ast.Name)}:
             yield f"{path.relative_to(PACKAGE)}:{call.lineno}: {ast.unparse(call)}"
