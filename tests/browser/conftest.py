@@ -75,15 +75,16 @@ def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def serious_faults() -> Callable[[Any], list[str]]:
-    """serious_faults(page): what axe-core calls serious or critical, as "rule: element"."""
+def serious_faults() -> Callable[..., list[str]]:
+    """serious_faults(page, part): what axe-core calls serious or critical, as "rule: element". part: of the
+    page, by its selector; None: all of it."""
     try:
         import axe_core_python.sync_playwright as axe
     except ImportError:
         _missing("no axe-core-python: pip install 'tile-oracle[dev]'")
 
-    def found(page: Any) -> list[str]:
-        result = axe.Axe().run(page)
+    def found(page: Any, part: str | None = None) -> list[str]:
+        result = axe.Axe().run(page, part)
         return [
             f"{fault['id']}: {node['html'][:120]}"
             for fault in result["violations"]
