@@ -21,14 +21,7 @@ PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "device_s
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     problems = some_problems(30)
     records, rankings = some_run(problems, 20, failures=0.05)
-    run = RunInfo(
-        "a-run",
-        problem_set="forward_smoke",
-        target="sm_90",
-        arch="sm_90",
-        device="A GPU",
-        folder="reports/a-run",
-    )
+    run = RunInfo("a-run", "forward_smoke", target="sm_90", arch="sm_90", device="A GPU", folder="reports/a")
     ranked_by = Origin("folder", "models/x")
     data = analyse(records, problems, rankings, run=run, ranked_by=ranked_by, scope=Scope(600, 600))
     file = tmp_path_factory.mktemp("report") / "report.html"
