@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import ProblemSetError
@@ -114,6 +114,7 @@ class TestReading:
         ),
         st.sampled_from(DIRECTIONS),
     )
+    @example([(1, 1, "[TILEWRIGHT_PICK]")], "forward")  # the word of another program's file
     def test_a_written_set_is_read_back(self, tmp_path_factory, rows, direction: str) -> None:
         path = tmp_path_factory.mktemp("set") / "written.csv"
         problems = [GroupedConvProblem(direction, "fp32", 3, n, c, 5, 1, 9, 9, 3, 3) for n, c, _ in rows]

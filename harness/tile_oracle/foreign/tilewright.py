@@ -23,7 +23,7 @@ from tile_oracle.operations.gemm.problem import GEMM_DTYPES
 
 CHUNK = ("sol_idx_global", "is_skip", "transa")
 """Columns of a table of measurements, in lower case."""
-_PICK = re.compile(
+PICK = re.compile(
     r"\[TILEWRIGHT_PICK\] m=(?P<m>\d+) n=(?P<n>\d+) k=(?P<k>\d+) b=(?P<batch_count>\d+) "
     r"tA=(?P<transA>[NT]) tB=(?P<transB>[NT]) .*?"
     r"\(mt_m=(?P<tile_n>\d+),mt_n=(?P<tile_m>\d+),mt_k=(?P<tile_k>\d+),"
@@ -39,7 +39,7 @@ FIELDS: Mapping[str, Field] = {**OF_BENCH, **dict.fromkeys(_OF_SOLUTION, UNUSED)
 def pick_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields every pick, for each data type."""
     for line in listed.lines():
-        if found := _PICK.search(line):
+        if found := PICK.search(line):
             call = found.groupdict()
             tile = (int(call.pop("tile_m")), int(call.pop("tile_n")), int(call.pop("tile_k")))
             for dtype in GEMM_DTYPES:
