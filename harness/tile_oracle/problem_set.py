@@ -217,8 +217,8 @@ def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None
             return _of_records(path, name)
         with open_regular(path) as file:
             listed = ListFile(file, path, shown)
-            shipped = None if repeats_allowed else ProblemTable(listed, further_columns=True).problems()
-            rows = shipped or _rows(listed, file, list_name)
+            shipped = ProblemTable(listed, further_columns=True)
+            rows = _rows(listed, file, list_name) if repeats_allowed else shipped.problems()
             return _collected(listed, name, rows, repeats_allowed=repeats_allowed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
