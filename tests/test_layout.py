@@ -34,7 +34,7 @@ def tree_of(module: str) -> ast.Module:
 def imported_modules(module: str) -> frozenset[str]:
     """Modules of tile_oracle that a module imports, also inside its functions, but not only for types."""
     found = set()
-    for node in executed(tree_of(module)):
+    for node in statements(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("tile_oracle."):
             inside = str(node.module).partition(".")[2]
             names = {f"{inside}.{name.name}".lstrip(".") for name in node.names}
@@ -42,13 +42,17 @@ def imported_modules(module: str) -> frozenset[str]:
     return frozenset(found & MODULES.keys()) - {module}
 
 
-def executed(tree: ast.AST) -> Iterator[ast.AST]:
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
     """The statements, with those inside of others, that are not only for types."""
     for part in ("body", "handlers", "orelse", "finalbody", "cases"):
         for node in getattr(tree, part, ()):
-            if not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"):
+            if not is_for_types(node):
                 yield node
-                yield from executed(node)
+                yield from statements(node)
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
 
 
 def room(module: str) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from tests.test_layout import MODULES, executed, imported_modules
+from tests.test_layout import MODULES, imported_modules, is_for_types
 
 PARENTS = ("plugin", "cli", "registry.registry", *(one for one in MODULES if one.startswith("commands.")))
 
@@ -35,6 +36,14 @@ def imports(module: str) -> frozenset[str]:
     if is_descriptor:
         found = {one for one in found if one.rpartition(".")[2] not in WORKERS_PARTS}
     return frozenset(found & MODULES.keys())
+
+
+def executed(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes, expressions too, that are not only for types."""
+    for node in ast.iter_child_nodes(tree):
+        if not is_for_types(node):
+            yield node
+            yield from executed(node)
 
 
 _PLACE = re.compile(r"tile_oracle(?:\.\w+)+:\w+|\.\w+(?::\w+)?")
