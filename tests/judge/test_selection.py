@@ -13,14 +13,14 @@ from tests.report.records_factory import frame, record, some_kernels, some_probl
 from tile_oracle.errors import ModelError
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.selection import fixed_kernels, kernel_table, select, summarise
-from tile_oracle.judge.slices import slices_of
+from tile_oracle.judge.slices import slice_table, slices_of
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import problem_from_id
 from tile_oracle.record.final import final_measurements
 from tile_oracle.report.wording import why
 
-PROBLEM, OTHER, THIRD = some_problems(3)
+PROBLEM, OTHER, THIRD, FOURTH = some_problems(4)
 KERNELS = some_kernels(12, PROBLEM)
 A, B, C, D = KERNELS[:4]
 
@@ -109,10 +109,10 @@ class TestCoverage:
         assert pd.isna(row["efficiency_top_2"])
 
     def test_every_reason_is_listed(self) -> None:
-        rows = [*THREE, record(OTHER, A, status="crash")]
-        table = selection(rows, ranking(OTHER, {A: 1.0}), [PROBLEM, OTHER, THIRD])
-        assert table["coverage"].tolist() == ["not ranked", "no ok kernel", "not measured"]
-        assert table["problem"].tolist() == [PROBLEM.id, OTHER.id, THIRD.id]
+        rows = [*THREE, record(OTHER, A, status="crash"), record(FOURTH, A, status="untimed")]
+        table = selection(rows, ranking(OTHER, {A: 1.0}), [PROBLEM, OTHER, THIRD, FOURTH])
+        assert table["coverage"].tolist() == ["not ranked", "no ok kernel", "not measured", "not timed"]
+        assert table["problem"].tolist() == [PROBLEM.id, OTHER.id, THIRD.id, FOURTH.id]
 
     def test_without_a_model_there_are_oracles_only(self) -> None:
         table = selection(THREE, None, [PROBLEM, THIRD])
@@ -145,7 +145,10 @@ class TestFigures:
         for problem, pick, best in zip(problems, (1.0, 2.0, 3.0, 4.0), (4.0, 4.0, 4.0, 4.0), strict=True):
             rows += [record(problem, A, pick), record(problem, B, best)]
             rankings.append(ranking(problem, {A: 2.0, B: 1.0}))
-        figures = summarise(selection(rows, pd.concat(rankings), problems))
+        chosen = selection(rows, pd.concat(rankings), problems)
+        (first,) = slice_table(chosen, {"first": [True, True, False, False], "none": [False] * 4}).to_numpy()
+        assert first.tolist() == ["first", 2, 2, *map(pytest.approx, (37.5, 27.5, 25.0, 22 / 15))]
+        figures = summarise(chosen)
         assert figures.mean_percent == pytest.approx(62.5)
         assert figures.median_percent == pytest.approx(62.5)
         assert figures.p10_percent == pytest.approx(32.5)  # linear between 25 and 50

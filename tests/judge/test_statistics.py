@@ -79,6 +79,7 @@ class TestLossOfOneProblem:
         now, then = paired_sides(["p"], {"p": 0.0}, {"p": 0.9}, {}, {"p": margin(0.9, 0.02)})
         low, _ = loss_bounds(now, then, 0.999)
         assert low[0] > 70
+        assert loss_bounds(side(0.6), side(0.9), 0.95) == (pytest.approx(30.0), pytest.approx(30.0))
 
     def test_the_limits_have_their_stated_coverage(self) -> None:
         rng = np.random.default_rng(5)
@@ -225,9 +226,7 @@ class TestSuspects:
 
     def test_a_problem_too_noisy_to_tell_is_measured_again_though_its_criterion_passes(self) -> None:
         assert self.verdict([], 0.3) == (("p0",), ("p0",))
-
-    def test_quiet_unchanged_problems_are_not(self) -> None:
-        assert self.verdict([], 0.002) == ((), ())
+        assert self.verdict([], 0.002) == ((), ()), "quiet unchanged problems are not"
 
     def test_a_found_loss_is_confirmed_after_what_is_unsettled(self) -> None:
         assert self.verdict([15.0], 0.3) == (("p1", "p0"), ("p1",))
@@ -299,6 +298,7 @@ class TestDrift:
                 noise = 1.0 + (0.2 * (-1) ** round_ if number < 2 else 0.001 * (-1) ** round_)
                 rows += [record(problem, PICK, 1.8 * noise, round=round_)]
                 rows += [record(problem, BEST, 2.2, round=round_)]
+                rows += [record(problem, THIRD, 2.1, round=round_)] if round_ < 2 else []
             rankings.append((problem.id, PICK.name, 1.0))
         found = margins(*selected(rows, rankings, PROBLEMS))
         assert found[IDS[0]].sigma > 0.05
@@ -308,42 +308,29 @@ class TestDrift:
 class TestSessions:
     """A difference between two sessions that no round of either shows."""
 
-    COUNT = 10
-
-    def sides(
-        self, rng: np.random.Generator, between: float, count: int = COUNT, within: float = 0.01
-    ) -> tuple[Side, Side]:
+    def sides(self, rng: np.random.Generator, count: int) -> tuple[Side, Side]:
         """Two runs in which nothing has changed."""
         true = rng.uniform(-0.15, 0.1, count)
         sides = []
         for _ in range(2):
-            measured = true + rng.normal(0, np.hypot(within, between / math.sqrt(2)), count)
-            errors = np.full(count, within), np.full(count, 8.0)
+            measured = true + rng.normal(0, 0.01, count)
+            errors = np.full(count, 0.01), np.full(count, 8.0)
             sides.append(Side(np.minimum(1.0, np.exp(measured)), measured, *errors))
         return sides[0], sides[1]
 
-    def found(self, between: float, count: int, seed: int = 1) -> float:
-        sides = self.sides(np.random.default_rng(seed), between, count)
-        return between_sessions(*sides, np.ones(count, dtype=bool))
-
-    def test_it_is_estimated_from_the_change_of_margins(self) -> None:
-        assert self.found(0.05, 2000) == pytest.approx(0.05, rel=0.15)
-        assert self.found(0.0, 2000) < 0.005
-        assert self.found(0.05, 4) == 0, "too few problems to tell"
-
     def test_changed_picks_do_not_count(self) -> None:
-        now, then = self.sides(np.random.default_rng(2), 0.0, 20)
+        now, then = self.sides(np.random.default_rng(2), 20)
         moved = Side(now.efficiency, now.log_ratio - np.repeat([0.4, 0.0], 10), now.sigma, now.dof)
         same = np.repeat([False, True], 10)
         assert between_sessions(moved, then, same) < 0.02 < between_sessions(moved, then, ~same | same)
 
     def test_a_regression_of_a_tenth_of_the_problems_is_not_noise(self) -> None:
-        now, then = self.sides(np.random.default_rng(3), 0.0, 40)
+        now, then = self.sides(np.random.default_rng(3), 40)
         moved = Side(now.efficiency, now.log_ratio - np.repeat([0.3, 0.0], [4, 36]), now.sigma, now.dof)
         assert between_sessions(moved, then, np.ones(40, dtype=bool)) < 0.02
 
     def test_the_verdict_says_so(self) -> None:
-        exact = self.sides(np.random.default_rng(3), 0.0, 1)[0]
+        exact = self.sides(np.random.default_rng(3), 1)[0]
         assert not list(_notes((), 0.0, (), exact.only(np.zeros(1, dtype=bool)), {}))
         (note,) = _notes((), 0.0153, (), exact.only(np.zeros(1, dtype=bool)), {})
         assert note.startswith("session-to-session noise is 1.5 % (")

@@ -200,8 +200,8 @@ def _timings(ok: pd.DataFrame) -> dict[str, dict[str, dict[int, _Timing]]]:
 
 def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
     """Robust standard deviation of a margin within one round, from the differences between rounds of the
-    leaders' log ratios; NaN without repeats. Only interleaved rounds count if most of the problems have two
-    of them. If few have, they are suspects, which are noisier than the others."""
+    leaders' log ratios; NaN without repeats. Only interleaved rounds count if at least half of the problems
+    have two of them. If few have, they are suspects, which are noisier than the others."""
     interleaved: list[float] = []
     every: list[float] = []
     problems_of = {"interleaved": 0, "every": 0}
