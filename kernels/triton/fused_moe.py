@@ -1,5 +1,7 @@
 """Products of a mixture of experts in Triton: C[pair] = A[token] B[expert]^T, accumulated in fp32.
 
+fp8 has scales of blocks of 128.
+
     experts             one program a tile: a block of an expert's rows by columns
     experts_persistent  programs stay on their compute unit and take further tiles
     experts_tma         the same; weights by Hopper's tensor memory accelerator
@@ -15,6 +17,8 @@ from gemm import AMD, place_of
 
 from tile_oracle.triton import FusedMoeView, cdiv, fused_moe, minimum
 
+SCALED = tl.constexpr(128)
+
 
 @triton.jit
 def rows_of_block(sorted_token_ids_ptr, row, num_valid_tokens, top_k, BLOCK_M: tl.constexpr):
@@ -25,9 +29,23 @@ def rows_of_block(sorted_token_ids_ptr, row, num_valid_tokens, top_k, BLOCK_M: t
 
 
 @triton.jit
-def step_of_product(sums, x, y, SWAPPED: tl.constexpr):
-    """The sums with the product of a step. x: rows of A; y: rows of B."""
-    return tl.dot(y, x.T, sums) if SWAPPED else tl.dot(x, y.T, sums)
+def step_of_product(
+    sums, x, y, a_scale_ptr, b_scale_ptr, a_rows, expert, n, left, depth, N, K, SWAPPED: tl.constexpr
+):
+    """The sums with the product of a step. x: rows of A; y: rows of B, n, from `left` on. Hopper adds fp8 up
+    in some 14 bits: the product of every step, at most 128 deep, has sums of its own and then the scales."""
+    if a_scale_ptr is None:
+        return tl.dot(y, x.T, sums) if SWAPPED else tl.dot(x, y.T, sums)
+    part = tl.dot(y, x.T) if SWAPPED else tl.dot(x, y.T)
+    block, blocks = depth // SCALED, tl.cdiv(K, SCALED)
+    factors = tl.load(a_scale_ptr + a_rows * blocks + block)
+    of_expert = b_scale_ptr + expert * tl.cdiv(N, SCALED) * blocks + block
+    if n.shape[0] <= SCALED:  # columns of one block
+        factors *= tl.load(of_expert + left // SCALED * blocks)
+    else:
+        of_columns = tl.load(of_expert + n // SCALED * blocks, mask=n < N, other=0.0)
+        part *= of_columns[:, None] if SWAPPED else of_columns[None, :]
+    return sums + part * (factors[None, :] if SWAPPED else factors[:, None])
 
 
 @triton.jit
@@ -55,8 +73,8 @@ def store(
 
 @triton.jit
 def tile(
-    a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, row, column,
-    N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr,
+    a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, a_scale_ptr, b_scale_ptr,
+    row, column, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SWAPPED: tl.constexpr,
 ):  # fmt: skip
     """One tile of the result."""
@@ -72,7 +90,9 @@ def tile(
         k_there = (k < K - depth)[None, :]
         x = tl.load(a + depth, mask=k_there, other=0.0)
         y = tl.load(b + depth, mask=k_there, other=0.0)
-        sums = step_of_product(sums, x, y, SWAPPED)
+        sums = step_of_product(
+            sums, x, y, a_scale_ptr, b_scale_ptr, a_rows, expert, n, column * BLOCK_N, depth, N, K, SWAPPED
+        )
     store(c_ptr, topk_weights_ptr, sums, pairs, there, n, N, MUL_ROUTED_WEIGHT, SWAPPED)
 
 
@@ -117,11 +137,52 @@ TMA_SWAPPED = (
     *((16, 64, 128, 1, 4, 6, 2), (16, 128, 128, 1, 4, 5, 1), (16, 128, 64, 1, 4, 5, 2)),
     *((32, 128, 64, 1, 4, 5, 2), (64, 128, 64, 16, 4, 4, 2)),
 )
+# fp8: a step is at most as deep as what shares a scale. The first is the default of vLLM and SGLang.
+HOPPER_FP8 = (
+    *((64, 128, 128, 32, 4, 3), (16, 128, 128, 1, 4, 4), (16, 64, 128, 1, 4, 5), (16, 128, 128, 32, 4, 3)),
+    *((16, 256, 128, 1, 8, 3), (32, 128, 128, 1, 4, 3), (32, 64, 128, 16, 4, 4), (64, 64, 128, 16, 4, 4)),
+    *(
+        (64, 128, 128, 16, 4, 4),
+        (64, 256, 128, 16, 8, 3),
+        (128, 64, 128, 16, 4, 4),
+        (128, 128, 128, 16, 8, 3),
+    ),
+    *((128, 128, 128, 32, 8, 4), (128, 128, 128, 16, 4, 3)),
+)
+HOPPER_FP8_SWAPPED = (
+    *((16, 64, 128, 1, 4, 5), (16, 128, 128, 1, 4, 4), (16, 128, 128, 1, 4, 3), (16, 256, 128, 1, 8, 4)),
+    *((32, 64, 128, 1, 4, 5), (32, 128, 128, 1, 4, 4), (64, 64, 128, 16, 4, 4), (64, 128, 128, 16, 4, 4)),
+    *((128, 128, 128, 16, 8, 3),),
+)
+PERSISTENT_FP8 = (
+    *((16, 128, 128, 1, 4, 4, 2), (64, 128, 128, 16, 4, 4, 2), (64, 128, 128, 16, 4, 3, 3)),
+    *((128, 128, 128, 16, 8, 4, 1),),
+)
+PERSISTENT_FP8_SWAPPED = (
+    *((16, 64, 128, 1, 4, 6, 3), (16, 128, 128, 1, 4, 5, 2), (32, 128, 128, 1, 4, 4, 2)),
+    *((64, 128, 128, 16, 4, 4, 2),),
+)
+TMA_FP8 = (
+    *((64, 64, 128, 16, 4, 5, 3), (64, 128, 128, 16, 4, 4, 2), (64, 256, 128, 16, 8, 3, 1)),
+    *((128, 128, 128, 16, 8, 4, 1), (128, 128, 128, 16, 8, 3, 1)),
+)
+TMA_FP8_SWAPPED = (
+    *((16, 64, 128, 1, 4, 6, 3), (16, 128, 128, 1, 4, 5, 2), (32, 64, 128, 1, 4, 6, 3)),
+    *((32, 128, 128, 1, 4, 5, 2), (64, 128, 128, 16, 4, 4, 2)),
+)
+CDNA_FP8 = (
+    *((64, 128, 128, 32, 4, 2), (16, 64, 128, 1, 4, 2), (16, 128, 128, 1, 4, 2), (32, 64, 128, 1, 4, 2)),
+    *((32, 128, 128, 1, 4, 2), (64, 64, 128, 8, 4, 2), (64, 128, 128, 8, 8, 2), (128, 64, 128, 8, 4, 2)),
+    *((128, 128, 128, 8, 8, 2), (128, 128, 128, 8, 4, 2)),
+)
+CDNA_PERSISTENT_FP8 = ((16, 128, 128, 1, 4, 2, 2), (64, 128, 128, 8, 4, 2, 2), (128, 128, 128, 8, 8, 2, 1))
 NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages", "RESIDENT")
 
 
-def configurations(p: FusedMoeView, of_hopper, of_hopper_swapped, of_cdna):
-    """Configurations of an architecture. AMD's use 16-wide matrix instructions."""
+def configurations(p: FusedMoeView, of_bf16, of_fp8):
+    """Configurations of an architecture: Hopper's, those with the transpose, and AMD's, which use 16-wide
+    matrix instructions."""
+    of_hopper, of_hopper_swapped, of_cdna = of_bf16 if p.dtype == "bf16" else of_fp8
     if p.arch in AMD:
         groups = ((of_cdna, {"SWAPPED": False, "matrix_instr_nonkdim": 16}),)
     else:
@@ -146,7 +207,7 @@ def small(p: FusedMoeView, meta):
 
 def _rows_of_16_bytes(p: FusedMoeView, meta):
     """What tensor descriptors demand of the distance between rows."""
-    yield (p.K % 8 == 0, "rows of B do not begin at multiples of 16 bytes")
+    yield (p.K % (8 if p.dtype == "bf16" else 16) == 0, "rows of B do not begin at multiples of 16 bytes")
     yield (p.experts * p.N < 2**31, "B has more than 2^31 rows")
 
 
@@ -160,7 +221,9 @@ def tiles_of(meta):
 
 @fused_moe(
     grid=lambda meta: (tiles_of(meta),),
-    configs=lambda p: configurations(p, HOPPER, HOPPER_SWAPPED, CDNA),
+    configs=lambda p: configurations(
+        p, (HOPPER, HOPPER_SWAPPED, CDNA), (HOPPER_FP8, HOPPER_FP8_SWAPPED, CDNA_FP8)
+    ),
     arguments=operands,
     constraints=near,
     general=small,
@@ -169,7 +232,7 @@ def tiles_of(meta):
 @triton.jit
 def experts(
     a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, num_tokens_post_padded_ptr,
-    N, K, EM, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr,
+    a_scale_ptr, b_scale_ptr, N, K, EM, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr, SWAPPED: tl.constexpr,
 ):  # fmt: skip
@@ -177,14 +240,19 @@ def experts(
     row, column = place_of(tl.program_id(0), tl.cdiv(EM, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
     if row * BLOCK_M < tl.load(num_tokens_post_padded_ptr):
         tile(
-            a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, row, column,
-            N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT, BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
+            a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr,
+            a_scale_ptr, b_scale_ptr, row, column, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT,
+            BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
         )  # fmt: skip
 
 
 @fused_moe(
     grid=lambda meta: (minimum(tiles_of(meta), meta["UNITS"] * meta["RESIDENT"]),),
-    configs=lambda p: configurations(p, PERSISTENT, PERSISTENT_SWAPPED, CDNA_PERSISTENT),
+    configs=lambda p: configurations(
+        p,
+        (PERSISTENT, PERSISTENT_SWAPPED, CDNA_PERSISTENT),
+        (PERSISTENT_FP8, PERSISTENT_FP8_SWAPPED, CDNA_PERSISTENT_FP8),
+    ),
     arguments=lambda p: operands(p) | {"UNITS": p.compute_units},
     constraints=near,
     general=False,
@@ -193,7 +261,7 @@ def experts(
 @triton.jit
 def experts_persistent(
     a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, num_tokens_post_padded_ptr,
-    N, K, num_valid_tokens, top_k, UNITS, MUL_ROUTED_WEIGHT: tl.constexpr,
+    a_scale_ptr, b_scale_ptr, N, K, num_valid_tokens, top_k, UNITS, MUL_ROUTED_WEIGHT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr, SWAPPED: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
@@ -202,14 +270,15 @@ def experts_persistent(
     for place in range(tl.program_id(0), rows * columns, tl.num_programs(0)):
         row, column = place_of(place, rows, columns, GROUP_M)
         tile(
-            a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, row, column,
-            N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT, BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
+            a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr,
+            a_scale_ptr, b_scale_ptr, row, column, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT,
+            BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
         )  # fmt: skip
 
 
 @fused_moe(
     grid=lambda meta: (minimum(tiles_of(meta), meta["UNITS"] * meta["RESIDENT"]),),
-    configs=lambda p: configurations(p, TMA, TMA_SWAPPED, ()),
+    configs=lambda p: configurations(p, (TMA, TMA_SWAPPED, ()), (TMA_FP8, TMA_FP8_SWAPPED, ())),
     arguments=lambda p: p.usual_arguments() | {"UNITS": p.compute_units, "experts": p.experts},
     constraints=_rows_of_16_bytes,
     general=False,
@@ -218,7 +287,7 @@ def experts_persistent(
 @triton.jit
 def experts_tma(
     a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, num_tokens_post_padded_ptr,
-    N, K, num_valid_tokens, top_k, experts, UNITS, MUL_ROUTED_WEIGHT: tl.constexpr,
+    a_scale_ptr, b_scale_ptr, N, K, num_valid_tokens, top_k, experts, UNITS, MUL_ROUTED_WEIGHT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr, SWAPPED: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
@@ -230,10 +299,24 @@ def experts_tma(
         row, column = place_of(place, rows, columns, GROUP_M)
         pairs, there, a_rows = rows_of_block(sorted_token_ids_ptr, row, num_valid_tokens, top_k, BLOCK_M)
         a = a_ptr + a_rows[:, None] * K + k[None, :]
-        first = tl.load(expert_ids_ptr + row) * N + column * BLOCK_N
+        expert, n = tl.load(expert_ids_ptr + row), column * BLOCK_N + tl.arange(0, BLOCK_N)
         sums = no_sums(BLOCK_M, BLOCK_N, SWAPPED)
         for depth in range(0, K, BLOCK_K):
             x = tl.load(a + depth, mask=(k < K - depth)[None, :], other=0.0)
-            sums = step_of_product(sums, x, b.load([first, depth]), SWAPPED)
-        n = column * BLOCK_N + tl.arange(0, BLOCK_N)
+            y = b.load([expert * N + column * BLOCK_N, depth])
+            sums = step_of_product(
+                sums,
+                x,
+                y,
+                a_scale_ptr,
+                b_scale_ptr,
+                a_rows,
+                expert,
+                n,
+                column * BLOCK_N,
+                depth,
+                N,
+                K,
+                SWAPPED,
+            )
         store(c_ptr, topk_weights_ptr, sums, pairs, there, n, N, MUL_ROUTED_WEIGHT, SWAPPED)

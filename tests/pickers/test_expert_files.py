@@ -12,7 +12,7 @@ from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import NamedKernel
-from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
+from tile_oracle.operations.fused_moe.problem import DTYPES, FusedMoeProblem
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pickers import expert_files
 from tile_oracle.pickers.expert_files import sglang, vllm
@@ -104,11 +104,30 @@ def test_defaults_without_a_file(tokens: int, of_vllm: tuple[int, ...], of_sglan
         assert tuple(choice.values.values()) == (1, *values)
 
 
+def test_fp8_has_files_and_a_default_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_bf16, of_fp8 = (16, 64, 128, 1, 4, 4), (32, 64, 128, 1, 4, 3)
+    folder = write(tmp_path, at32=row(*of_bf16))
+    problem = replace(PROBLEM, dtype="fp8_e4m3")
+    monkeypatch.setenv("VLLM_TUNED_CONFIG_FOLDER", str(folder))
+    (choice,) = vllm("sm_90").pick(problem, ())
+    assert (choice.fallback, *choice.values.values()) == (True, 1, 64, 128, 128, 32, 4, 3)
+    write(tmp_path, f"{NAME},dtype=fp8_w8a8,block_shape=[128,128]", at32=row(*of_fp8))
+    picker = vllm("sm_90")
+    assert "2 files for" in picker.identity
+    for one, values in ((PROBLEM, of_bf16), (problem, of_fp8)):
+        (choice,) = picker.pick(one, ())
+        assert (choice.fallback, *choice.values.values()) == (False, 1, *values)
+    (choice,) = sglang("gfx950").pick(problem, ())
+    assert tuple(choice.values.values()) == (1, 64, 128, 128, 32, 4, 2), "two stages fit on AMD's GPUs"
+
+
 @pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
-def test_the_shipped_pool_has_the_defaults() -> None:
-    pool = list(open_triton("sm_90", "").pool(PROBLEM.kind))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_shipped_pool_has_the_defaults(dtype: str) -> None:
+    problem = replace(PROBLEM, dtype=dtype)
+    pool = list(open_triton("sm_90", "").pool(problem.kind))
     problems = [
-        replace(PROBLEM, tokens=tokens) for tokens in (1, 32, 33, 64, 65, 96, 97, 128, 129, 513, 8192)
+        replace(problem, tokens=tokens) for tokens in (1, 32, 33, 64, 65, 96, 97, 128, 129, 513, 8192)
     ]
     for picker in (vllm("sm_90"), sglang("sm_90")):
         table, origin = Chosen(picker.name, picker, "sm_90").rank(problems, lambda one: pool)

@@ -35,6 +35,8 @@ class Library:
         """Returns whether the library computes problems of this operation on this target."""
         if fp8_refusal(problem.kind, arch) is not None or problem.kind.words.get("scale") == "mx":
             return False
+        if problem.op == "fused_moe" and problem.dtype != "bf16":  # torch._grouped_mm has no scales
+            return False
         return problem.op in self.ops and arch in self.archs
 
 

@@ -1,7 +1,8 @@
 """The configuration files of vLLM and SGLang for products of experts, asked as these programs ask them.
 
 A file E=EXPERTS,N=INTERMEDIATE,device_name=DEVICE.json maps numbers of tokens to configurations of a Triton
-kernel; the nearest number is taken, the first of two that are as near. Without such a file there is a default
+kernel; the nearest number is taken, the first of two that are as near. Of fp8 those with scales of blocks are
+asked, ...,dtype=fp8_w8a8,block_shape=[128,128].json. Without such a file there is a default
 by a rule, which counts as a fallback. The files are the user's: in $VLLM_TUNED_CONFIG_FOLDER or
 $SGLANG_MOE_CONFIG_DIR, else of the installed package. They choose for a kernel with one program a tile.
 """
@@ -21,13 +22,15 @@ from typing import cast
 from tile_oracle.compiling.triton.child_process import triton_folder, triton_version
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import Kernel
-from tile_oracle.operations.fused_moe.problem import FusedMoeProblem
+from tile_oracle.operations.fused_moe.problem import SCALED, FusedMoeProblem
 from tile_oracle.pickers.picker import NAMES, Configuration, has_a_tile
 from tile_oracle.problem import Problem
 
 DEVICES = {"sm_90": "NVIDIA_H100_80GB_HBM3", "gfx950": "AMD_Instinct_MI355X"}
 """Architecture -> the device in the files' names. TILE_ORACLE_EXPERTS_DEVICE names another, such as
 NVIDIA_H200."""
+_OF_DTYPE = {"bf16": "", "fp8_e4m3": f",dtype=fp8_w8a8,block_shape=[{SCALED},{SCALED}]"}
+"""Data type -> what stands after the device."""
 _DEVICE_VARIABLE = "TILE_ORACLE_EXPERTS_DEVICE"
 _COMMON = {name: common for common, names in NAMES.items() for name in names}
 Read = Mapping[int, Mapping[str, int]]
@@ -51,25 +54,30 @@ class ExpertFiles:
         return f"{self.name}'s {len(files)} files for {self.device} sha256:{digest.hexdigest()[:12]}"
 
     def _own(self, file: Path) -> bool:
-        return file.stem.removesuffix("_down").endswith(f",device_name={self.device}")
+        return f",device_name={self.device}," in f"{file.stem.removesuffix('_down')},"
 
     def pick(self, problem: Problem, pool: Sequence[Kernel]) -> Sequence[Configuration]:
         """As Picker.pick. None for other operations."""
         if problem.op != FusedMoeProblem.op:
             return ()
         one = cast(FusedMoeProblem, problem)
-        stem = f"E={one.experts},N={one.intermediate},device_name={self.device}"
+        stem = f"E={one.experts},N={one.intermediate},device_name={self.device}{_OF_DTYPE[one.dtype]}"
         down = (f"{stem}_down",) if one.product == "down" and self.name == "sglang" else ()
         names = [f"{name}.json" for name in (*down, stem)]
         file = next((f / name for name in names for f in self.folders if (f / name).is_file()), None)
         if file is None:
-            values = (_default_of_vllm if self.name == "vllm" else _default_of_sglang)(one)
+            values = self._default(one)
         else:
             rows = self._rows(file)
             values = rows[min(rows, key=lambda tokens: abs(tokens - one.tokens))]
         among = _is_plain if any(map(_is_plain, pool)) else has_a_tile
         common = {_COMMON.get(name, name): value for name, value in values.items()}
         return (Configuration({"split_k": 1} | common, among, fallback=file is None),)
+
+    def _default(self, problem: FusedMoeProblem) -> Mapping[str, int]:
+        if problem.scaled:  # both programs' get_default_config for block scales
+            return _configuration(64, SCALED, SCALED, 32, 4, 2 if self.device.startswith("AMD") else 3)
+        return _default_of_vllm(problem) if self.name == "vllm" else _default_of_sglang(problem)
 
     def _rows(self, file: Path) -> Read:
         if file not in self._read:

@@ -29,7 +29,7 @@ LANGUAGE: Mapping[str, str] = {
 COMPUTE_UNITS = "compute_units"
 """The number of the device's compute units (streaming multiprocessors)."""
 
-OPERANDS = (FIRST, SECOND, THIRD, FOURTH) = ("first", "second", "third", "fourth")
+OPERANDS = (FIRST, SECOND, THIRD, FOURTH, *_) = ("first", "second", "third", "fourth", "fifth", "sixth")
 OUT, WORKSPACE = "out", "workspace"
 ROLES = (*OPERANDS, OUT, WORKSPACE)
 """The arrays of a run: the operands in their order, the result, and memory for intermediate results."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from tile_oracle.errors import BuildError, KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.operations.fused_moe.on_device import WORKER
-from tile_oracle.operations.fused_moe.problem import BLOCKS, MOST_EXTENT, FusedMoeProblem
+from tile_oracle.operations.fused_moe.problem import BLOCKS, DTYPES, MOST_EXTENT, SCALED, FusedMoeProblem
 from tile_oracle.operations.fused_moe.routing import (
     active_experts,
     experts_of,
@@ -38,7 +39,7 @@ needs_triton = pytest.mark.skipif(triton_folder() is None, reason="Triton is not
 def problems(draw: st.DrawFn) -> FusedMoeProblem:
     experts = draw(st.integers(1, 40))
     return FusedMoeProblem(
-        "bf16",
+        draw(st.sampled_from(DTYPES)),
         draw(st.sampled_from(("gate_up", "down"))),
         draw(st.integers(1, 90)),
         experts,
@@ -98,8 +99,20 @@ def test_the_routing_is_what_the_problem_says() -> None:
 
 def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Array:
     """The product as a kernel computes it that finds its rows in the lists of blocks of 16."""
-    a = decode(operands[0], "bf16").reshape(-1, p.K)
-    b = decode(operands[1], "bf16").reshape(p.experts, p.N, p.K)
+    a = decode(operands[0], p.dtype).reshape(-1, p.K)
+    b = decode(operands[1], p.dtype).reshape(p.experts, p.N, p.K)
+    if p.scaled:
+        of_a, of_b = operands[-2].reshape(len(a), -1), operands[-1]
+        if fault == "another row's scale":
+            of_a = np.roll(of_a, 1, axis=0)
+        if fault == "another block's scale of A":
+            of_a = np.roll(of_a, 1, axis=1)
+        if fault == "another block's scale of B":
+            of_b = np.roll(of_b, 1, axis=2)
+        if fault == "another expert's scale":
+            of_b = np.roll(of_b, 1, axis=0)
+        a = a * np.repeat(of_a, SCALED, axis=1)[:, : p.K]
+        b = b * np.repeat(np.repeat(of_b, SCALED, axis=2), SCALED, axis=1)[:, : p.N, : p.K]
     routing, (_, experts_at, pairs_at) = operands[2], p.lists[16]
     out = np.zeros((p.pairs, p.N), np.float32)
     depth = p.K - (fault == "a depth too few")
@@ -125,18 +138,22 @@ def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Arra
 
 GATE_UP = FusedMoeProblem("bf16", "gate_up", 20, 6, 2, 300, 9)
 DOWN = FusedMoeProblem("bf16", "down", 20, 6, 2, 18, 300, zipf=100)
+FP8 = [replace(one, dtype="fp8_e4m3") for one in (GATE_UP, DOWN)]
 
 
 @pytest.mark.parametrize("far", [False, True])
-@pytest.mark.parametrize("p", [GATE_UP, DOWN], ids=lambda p: p.product)
+@pytest.mark.parametrize("p", [GATE_UP, DOWN, *FP8], ids=lambda p: p.id)
 def test_the_check_accepts_exact_sums_alone(p: FusedMoeProblem, far: bool) -> None:
     operands, low, high = made(WORKER, p, p.tokens, far=far)
     assert (low == high).all()
     assert outside(computed(p, operands), low, high, "bf16") is None
     faults = ["a depth too few", "the next expert", "sums in bf16"]
-    for fault in (*faults, "no weight" if p.product == "down" else "the pair's row"):
+    of_scales = ["another row's scale", "another expert's scale"] if p.scaled else []
+    if not far:  # of whose three blocks all may have the same
+        of_scales += [f"another block's scale of {one}" for one in "AB" if p.scaled]
+    for fault in (*faults, *of_scales, "no weight" if p.product == "down" else "the pair's row"):
         said = str(outside(computed(p, operands, fault), low, high, "bf16"))
-        assert int(said.split()[0]) > p.pairs * p.N / 3, f"{fault}: {said}"
+        assert int(said.split()[0]) > p.pairs * p.N / (3 if fault in faults else 6), f"{fault}: {said}"
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -160,10 +177,15 @@ def test_pytorchs_grouped_product_is_exact(product: str, far: bool) -> None:
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_sums_are_integers_below_2_to_the_24_at_the_largest_depth(far: bool) -> None:
-    p = FusedMoeProblem("bf16", "down", 3, 2, 1, 40, MOST_EXTENT)
-    (a, b, *_), _, _ = made(WORKER, p, p.tokens, far=far)
-    x, y = decode(a, "bf16")[0].astype(np.float64), decode(b, "bf16").reshape(-1, p.K)[0].astype(np.float64)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_are_integers_below_2_to_the_24_at_the_largest_depth(dtype: str, far: bool) -> None:
+    p = FusedMoeProblem(dtype, "down", 3, 2, 1, 40, MOST_EXTENT)
+    (a, b, *more), _, _ = made(WORKER, p, p.tokens, far=far)
+    x, y = (decode(one, dtype).reshape(-1, p.K)[0].astype(np.float64) for one in (a, b))
+    of_block = SCALED * integers(x).max() * integers(y).max()
+    if p.scaled:
+        assert of_block < 2**14, "as far as Hopper's fp8 instructions are exact"
+        x, y = x * np.repeat(more[-2][0], SCALED), y * np.repeat(more[-1][0, 0], SCALED)
     assert integers(x).max() * integers(y).max() * p.K < 2**24
     terms = x * y
     assert (np.cumsum(terms.astype(np.float32), dtype=np.float32) == np.cumsum(terms)).all()
@@ -191,6 +213,7 @@ def test_least_work_reads_the_experts_that_have_tokens() -> None:
     assert active_experts(few) == 2
     assert least_work(few)[1] == 2 * (2 + 2 * 64) * 32
     assert few.bytes > 2 * 128 * 64 * 32
+    assert least_work(replace(few, dtype="fp8_e4m3"))[1] == (2 + 2 * 64) * 32
 
 
 def test_tables_names_and_ids_are_told_apart() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeKernel
+from tile_oracle.operations.fused_moe.problem import BLOCKS, SCALED, FusedMoeKernel
 from tile_oracle.operations.rowwise.cpu_source import translation_unit
+from tile_oracle.operations.scaled_gemm.cpu_source import number_table
 
 _PRODUCT = r"""
 struct Args {
-  const Element *a, *b;
+  const Stored *a, *b;
   const int32_t *routing;
-  const float *weights;
+  const float *weights, *scale_a, *scale_b;
   Element *out;
   void *workspace;
   int64_t pairs, pairs_of_row, N, K, lists[5][3];
@@ -24,22 +25,35 @@ static inline Number number(const Number *values, int64_t at) {  /* which may li
   return value;
 }
 
-static inline float sum_of(const Element *a, const Element *b, int64_t K) {
+/* The product of two rows from `k` to `end`. */
+static inline float sum_of(const Stored *a, const Stored *b, int64_t k, int64_t end) {
   float part[LANES] = {0};
-  int64_t k = 0;
-  for (; k + LANES <= K; k += LANES)
-    for (int i = 0; i < LANES; ++i) part[i] += load(number(a, k + i)) * load(number(b, k + i));
-  for (; k < K; ++k) part[0] += load(number(a, k)) * load(number(b, k));
+  for (; k + LANES <= end; k += LANES)
+    for (int i = 0; i < LANES; ++i) part[i] += READ(number(a, k + i)) * READ(number(b, k + i));
+  for (; k < end; ++k) part[0] += READ(number(a, k)) * READ(number(b, k));
   for (int i = 1; i < LANES; ++i) part[0] += part[i];
   return part[0];
 }
 
 /* COLUMNS columns of a pair's row, from `left` on. */
 static inline void part_of_row(const Args *p, int64_t pair, int64_t expert, int64_t left) {
-  const Element *a = p->a + pair / p->pairs_of_row * p->K, *b = p->b + expert * p->N * p->K;
+  int64_t row = pair / p->pairs_of_row;
+  int64_t depth = (p->K + SCALED - 1) / SCALED, width = (p->N + SCALED - 1) / SCALED;
+  const Stored *a = p->a + row * p->K, *b = p->b + expert * p->N * p->K;
   float weight = p->weights ? number(p->weights, pair) : 1;
   for (int64_t n = left; n < p->N && n < left + COLUMNS; ++n) {
-    Element stored = store(sum_of(a, b + n * p->K, p->K) * weight);
+    float total = 0;
+    if (p->scale_a) {
+      const float *of_a = p->scale_a + row * depth;
+      const float *of_b = p->scale_b + (expert * width + n / SCALED) * depth;
+      for (int64_t i = 0; i < depth; ++i) {
+        int64_t end = (i + 1) * SCALED < p->K ? (i + 1) * SCALED : p->K;
+        total += sum_of(a, b + n * p->K, i * SCALED, end) * number(of_a, i) * number(of_b, i);
+      }
+    } else {
+      total = sum_of(a, b + n * p->K, 0, p->K);
+    }
+    Element stored = store(total * weight);
     __builtin_memcpy((char *)(p->out + pair * p->N + n), &stored, sizeof stored);
   }
 }
@@ -63,9 +77,13 @@ VISIBLE int32_t to_launch(const Args *p) {
 }
 """
 
+_BF16 = "typedef Element Stored;\n#define READ load\n"
+_FP8 = "typedef uint8_t Stored;\n#define READ(value) NUMBERS[value]\n"
+
 
 def cpu_source(kernel: FusedMoeKernel) -> str:
     """Returns the translation unit of a kernel."""
     place = BLOCKS.index(kernel.rows) if kernel.rows in BLOCKS else 0
-    macros = {"ROWS": kernel.rows, "COLUMNS": kernel.columns, "LIST": place}
-    return translation_unit(kernel.dtype, macros, _PRODUCT)
+    macros = {"ROWS": kernel.rows, "COLUMNS": kernel.columns, "LIST": place, "SCALED": SCALED}
+    of_fp8 = (number_table("NUMBERS", kernel.dtype), _FP8)
+    return translation_unit("bf16", macros, *((_BF16,) if kernel.dtype == "bf16" else of_fp8), _PRODUCT)

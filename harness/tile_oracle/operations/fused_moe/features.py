@@ -5,9 +5,9 @@ from __future__ import annotations
 from tile_oracle.features.feature_table import OperationFeatures, given
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
-from tile_oracle.operations.fused_moe.problem import PRODUCTS
+from tile_oracle.operations.fused_moe.problem import DTYPES, PRODUCTS
 
-_WORDS = codes(product=PRODUCTS)
+_WORDS = codes(product=PRODUCTS, dtype=DTYPES)
 _SIZES = ("tokens", "experts", "topk", "hidden", "intermediate")
 _PROBLEM = (
     *(given(name, name) for name in _SIZES),
@@ -28,7 +28,8 @@ drawn = where(zipf > 0, rows_at_top * (1 + log(maximum(1, experts / rows_at_top)
     # experts that the others' rows may reach: by Zipf's law the first ones, and some of the tail
 active = minimum(minimum(drawn, others), experts)  # experts with tokens besides the hot one
 flops = 2 * pairs * N * K  # floating-point operations
-bytes_total = 2 * (pairs * (N + K) + (active + where(hot > 0, 1, 0)) * N * K)
+read = (active + where(hot > 0, 1, 0)) * N * K  # weights of active experts
+bytes_total = 2 * (pairs * (N + K) + read) - dtype * (pairs * K + read)
     # bytes of rows, of weights of active experts, and of the result
 """),
     INTENSITY,
@@ -40,6 +41,7 @@ _POOL = product_pool(
     _WORDS,
     logs=(*_SIZES, "pairs", "N", "K", "rows_of_expert", "fullest", "active", "flops", "bytes_total"),
     tiles="tiles_m * tiles_n",
+    element_bytes="(2 - dtype)",
     sizes=formulas("""
 even_m = active * ceil_div(others / maximum(active, 1), tile_m)  # blocks of rows of a uniform routing
 tiles_m = ceil_div(hot_rows, tile_m) + where(zipf > 0, maximum(active, others / tile_m + active / 2), even_m)

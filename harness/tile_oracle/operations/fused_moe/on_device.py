@@ -2,6 +2,7 @@
 
 docs/fused_moe.md derives the sizes. Operands are integers times a power of two for each row, so small that
 every sum of products is an integer below 2^24, which fp32 holds exactly in whatever order it is added up.
+Those of 128 products of fp8 are below 2^14, which Hopper's fp8 instructions hold exactly.
 """
 
 from __future__ import annotations
@@ -14,23 +15,56 @@ import numpy as np
 
 from tile_oracle.device.bounded_rows import Repeated, Rows, in_threads
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.operations.bounded_worker import BoundedWorker, integers, launch_arguments, signs, stored
-from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeProblem
+from tile_oracle.operations.bounded_worker import (
+    BoundedWorker,
+    Integers,
+    integers,
+    launch_arguments,
+    signs,
+    stored,
+)
+from tile_oracle.operations.fused_moe.problem import BLOCKS, SCALED, FusedMoeProblem
 from tile_oracle.operations.fused_moe.routing import routing_array, shuffled
 from tile_oracle.problem.number_formats import STORAGE, Array, decode, encode
 
-_MOST_A, _MOST_B = 255, 4
-"""Largest integers: full significands of A, and with `problem.MOST_EXTENT` products sums below 2^24."""
-_POWERS, _WEIGHTS = (-4, 2), (-3, 3)
-"""Exponents of the factors of rows of A and B, and of the weights of pairs."""
+_LARGEST = {"bf16": (255, 4), "fp8_e4m3": (15, 8)}
+"""Data type -> largest integers of A and B: full significands of A, and with `problem.MOST_EXTENT` products
+sums below 2^24, with the scales of fp8, too."""
+_POWERS, _FACTORS = (-4, 2), (-3, 3)
+"""Exponents of the factors of rows of A and B, and of weights of pairs and scales. Those of a depth that has
+scales add 0 or 1, for all experts the same."""
 _MOST_VALUES = 1 << 23
 """Larger weights of experts repeat rows; no two experts have the same."""
 _PERIOD, _SAMPLE = 251, 64
 """After how many tokens, a prime number, those of a GPU repeat, and how many are computed for timed runs."""
 
 _Args = launch_arguments(
-    "a b routing weights out workspace", "pairs pairs_of_row N K", ("lists", ctypes.c_int64 * 3 * len(BLOCKS))
+    "a b routing weights scale_a scale_b out workspace",
+    "pairs pairs_of_row N K",
+    ("lists", ctypes.c_int64 * 3 * len(BLOCKS)),
 )
+
+
+def _half(problem: FusedMoeProblem) -> int:
+    """Returns how many depths the far operands have twice, with opposite signs: of fp8 whole blocks if there
+    are two."""
+    size = SCALED if problem.scaled else 1
+    return problem.K // (2 * size) * size or problem.K // 2
+
+
+def _powers_of_scales(
+    problem: FusedMoeProblem, random: np.random.Generator, tokens: int, half: int
+) -> list[Integers]:
+    """Returns the exponents of the scales of A, for some tokens, and of B, by rows: one of a row, and 0 or 1
+    of a depth, which all rows of B share; the first two differ, and the first `half` repeat."""
+    *of_b, depth = problem.operand_shapes[-2]
+    made = []
+    for rows, different in ((tokens * problem.rows_of_a,) * 2, (math.prod(of_b), 1)):
+        of_depths = integers(random, (0, 1), (different, depth))
+        of_depths[:, 1:2] = 1 - of_depths[:, :1][:, : depth - 1]
+        of_depths[:, half : 2 * half] = of_depths[:, :half]
+        made.append(integers(random, _FACTORS, (rows, 1)) + of_depths)
+    return made
 
 
 def _different_rows(problem: FusedMoeProblem) -> int:
@@ -50,46 +84,58 @@ class FusedMoeInWorker(BoundedWorker):
     def first(self, problem: FusedMoeProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
         """Returns a: uniform integers; far: a row's have one sign and are large, and its second half
         repeats."""
-        shape = (rows * problem.rows_of_a, problem.K)
+        shape, (most, _) = (rows * problem.rows_of_a, problem.K), _LARGEST[problem.dtype]
         if far:
-            half = problem.K // 2
-            values = integers(random, (_MOST_A // 2 + 1, _MOST_A), shape) * signs(random, shape[0])
+            half = _half(problem)
+            values = integers(random, (most // 2 + 1, most), shape) * signs(random, shape[0])
             values[:, half : 2 * half] = values[:, :half]
         else:
-            values = integers(random, (-_MOST_A, _MOST_A), shape)
+            values = integers(random, (-most, most), shape)
         return stored(values, problem.dtype, integers(random, _POWERS, (shape[0], 1))).reshape(rows, -1)
 
     def others(
         self, problem: FusedMoeProblem, random: np.random.Generator, rows: int | None, *, far: bool
     ) -> list[Repeated]:
-        """B, the routing, and the weights of pairs; far: B's second half is that of the first with the
-        opposite sign up to -1, 0 or 1, so that sums cancel."""
-        _, b, routing, *weights, _ = problem.operand_shapes
+        """B, the routing, the weights of pairs, and scales; far: B's second half is that of the first with
+        the opposite sign up to -1, 0 or 1, so that sums cancel."""
+        _, b, routing, *more, _ = problem.operand_shapes
         shape, period = (_different_rows(problem), problem.K), min(rows or problem.tokens, problem.tokens)
-        values = integers(random, (-_MOST_B, _MOST_B), shape)
+        (_, most), half = _LARGEST[problem.dtype], 0
+        values = integers(random, (-most, most), shape)
         if far:
-            half = problem.K // 2
+            half = _half(problem)
             of_row = signs(random, shape[0])
-            values[:, :half] = integers(random, (2, _MOST_B - 1), (shape[0], half)) * of_row
+            values[:, :half] = integers(random, (2, most - 1), (shape[0], half)) * of_row
             values[:, half : 2 * half] = integers(random, (-1, 1), (shape[0], half)) - values[:, :half]
         array = routing_array(problem, shuffled(problem, random, period))
         in_b = stored(values, problem.dtype, integers(random, _POWERS, (shape[0], 1)))
         made = [Repeated(in_b, b), Repeated(array, routing)]
-        for one in weights:
-            powers = integers(random, _WEIGHTS, (period, problem.topk))
-            made.append(Repeated(np.ldexp(np.float32(1), powers), one))
-        return made
+        powers = []
+        if problem.product == "down":
+            powers.append(integers(random, _FACTORS, (period, problem.topk)))
+        if problem.scaled:
+            powers += _powers_of_scales(problem, random, period, half // SCALED)
+        numbers = (np.ldexp(np.float32(1), one) for one in powers)
+        return made + [Repeated(*one) for one in zip(numbers, more, strict=True)]
 
     def bounds(
         self, problem: FusedMoeProblem, first: Array, others: Sequence[Repeated], rows: Rows
     ) -> tuple[Array, Array]:
         """Returns the exact values of some tokens' rows, rounded once, as both bounds."""
-        b, routing, *weights = others
+        b, routing, *more = others
         different = _different_rows(problem)
         a = decode(first, problem.dtype).reshape(-1, problem.K)
         of_b = decode(b.values.reshape(-1, problem.K)[:different], problem.dtype)
+        of_columns = np.ones((problem.experts, 1), np.float32)
+        if problem.scaled:
+            of_a, scales = (one.whole() for one in more[-2:])
+            # The depths' part of B's scales is the same for all its rows: it goes to A.
+            of_depths = of_a[rows].reshape(len(a), -1) * (scales[0, 0] / scales[0, 0, 0])
+            a = a * np.repeat(of_depths, SCALED, axis=1)[:, : problem.K]
+            of_columns = np.repeat(scales[:, :, 0], SCALED, axis=1)[:, : problem.N]
         chosen = routing.values.reshape(-1)[: problem.pairs].reshape(-1, problem.topk)[rows]
-        factors = weights[0].whole()[rows, :, None] if weights else np.ones((*chosen.shape, 1), np.float32)
+        weighted = problem.product == "down"
+        factors = more[0].whole()[rows, :, None] if weighted else np.ones((*chosen.shape, 1), np.float32)
         exact = np.empty((*chosen.shape, problem.N), STORAGE[problem.result_dtype])
         # Where experts share rows of B, fewer products are all rows of A by all different ones.
         shared = problem.rows_of_a * different <= problem.topk * problem.N
@@ -100,7 +146,8 @@ class FusedMoeInWorker(BoundedWorker):
             columns = (expert * problem.N + np.arange(problem.N)) % different
             row = token * problem.rows_of_a + place % problem.rows_of_a
             sums = a[row] @ of_b[columns].T if products is None else products[row][:, columns]
-            exact[token, place] = encode(sums * factors[token, place], problem.result_dtype)
+            sums = sums * factors[token, place] * of_columns[expert]
+            exact[token, place] = encode(sums, problem.result_dtype)
 
         in_threads(of_expert, np.unique(chosen).tolist())
         flat = exact.reshape(len(rows), -1)
@@ -118,9 +165,10 @@ class FusedMoeInWorker(BoundedWorker):
         self, problem: FusedMoeProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
         """Returns the argument of `to_launch`."""
-        a, b, routing, *weights = (one.address for one in operands)
+        a, b, routing, *more = (one.address for one in operands)
+        weights = more.pop(0) if problem.product == "down" else None
         numbers = (problem.pairs, problem.topk // problem.rows_of_a, problem.N, problem.K)
-        args = _Args(a, b, routing, weights[0] if weights else None, out.address, None, *numbers)
+        args = _Args(a, b, routing, weights, *(more or (None, None)), out.address, None, *numbers)
         for place, size in enumerate(BLOCKS):
             args.lists[place][:] = problem.lists[size]
         return args

@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import ClassVar
 
 from tile_oracle.kernel.sized import SizedKernel
-from tile_oracle.problem.fields import FlatProblem
+from tile_oracle.problem.fields import ELEMENT_BYTES, FlatProblem
 
-DTYPES = ("bf16",)
+DTYPES = ("bf16", "fp8_e4m3")
 PRODUCTS = ("gate_up", "down")
 BLOCKS = (16, 32, 64, 128, 256)
 """The numbers of rows, BLOCK_SIZE_M, that experts' tokens are padded to multiples of."""
+SCALED = 128
+"""Elements of fp8 along an axis that share a scale: 1 x 128 of A, 128 x 128 of the weights of an expert."""
 MOST_EXTENT = 16_384
 """The largest hidden or intermediate size: sums of so many products are exact in fp32 in every order."""
 _ALIGNED = 4
@@ -29,6 +31,7 @@ class FusedMoeProblem(FlatProblem):
     result. gate_up: rows of A (tokens, hidden) by the experts' weights B (experts, 2 intermediate, hidden).
     down: rows of A (tokens, topk, intermediate), one for each pair, by B (experts, hidden, intermediate),
     times the pair's routing weight. hidden, intermediate: sizes of the layer on one device.
+    fp8_e4m3: A and B have scales in fp32, (rows of A, K / 128) and (experts, N / 128, K / 128).
     zipf: hundredths of the exponent of Zipf's law by which experts are chosen, 0 for a uniform choice.
     hot: percent of the tokens that choose one certain expert besides. routing_seed: of the random choice.
     """
@@ -109,17 +112,31 @@ class FusedMoeProblem(FlatProblem):
         return {**places, 0: (end, end, end)}
 
     @property
+    def scaled(self) -> bool:
+        """Whether blocks of A and B have scales."""
+        return self.dtype != "bf16"
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """A and the result with a row a token, B, the routing array, and the weights of pairs (`down`)."""
-        weights = ((self.tokens, self.topk),) if self.product == "down" else ()
+        """A and the result with a row a token, B, the routing array, the weights of pairs (`down`), and the
+        scales of A and B (fp8)."""
+        more: list[tuple[int, ...]] = [(self.tokens, self.topk)] if self.product == "down" else []
+        if self.scaled:
+            depth = -(-self.K // SCALED)
+            more += [(self.tokens, self.rows_of_a * depth), (self.experts, -(-self.N // SCALED), depth)]
         a, out = (self.tokens, self.rows_of_a * self.K), (self.tokens, self.topk * self.N)
-        return (a, (self.experts, self.N, self.K), (self.lists[0][0],), *weights, out)
+        return (a, (self.experts, self.N, self.K), (self.lists[0][0],), *more, out)
+
+    @property
+    def result_dtype(self) -> str:
+        """The data type of the result."""
+        return "bf16"
 
     @cached_property
     def bytes(self) -> int:
         """Bytes of operands and result, each moved once, as if every expert had tokens."""
         a, b, *numbers, result = map(math.prod, self.operand_shapes)
-        return 2 * (a + b + result) + 4 * sum(numbers)
+        return ELEMENT_BYTES[self.dtype] * (a + b) + 2 * result + 4 * sum(numbers)
 
     @cached_property
     def flops(self) -> int:

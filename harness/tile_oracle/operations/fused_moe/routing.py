@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tile_oracle.operation.least_work import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.operations.fused_moe.problem import BLOCKS, FusedMoeProblem
+from tile_oracle.problem.fields import ELEMENT_BYTES
 
 Integers = npt.NDArray[np.int32]
 
@@ -41,7 +42,7 @@ def least_work(problem: FusedMoeProblem) -> tuple[float, int]:
     """Returns the operations of one level of Strassen's algorithm, and the bytes of A and of the weights of
     experts that have tokens (see `tile_oracle.operation.Operation.least_work`)."""
     rows = problem.tokens * problem.rows_of_a + active_experts(problem) * problem.N
-    return problem.flops / FEWER_PRODUCTS_OF_MATRICES, 2 * rows * problem.K
+    return problem.flops / FEWER_PRODUCTS_OF_MATRICES, ELEMENT_BYTES[problem.dtype] * rows * problem.K
 
 
 def shuffled(problem: FusedMoeProblem, random: np.random.Generator, period: int) -> Integers:

@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.operation import Kind
-from tile_oracle.operations.fused_moe.problem import BLOCKS, DTYPES, PRODUCTS
-from tile_oracle.triton.expression import ExpressionError, Number, number
-from tile_oracle.triton.views import FIRST, FOURTH, OUT, SECOND, THIRD, Pointer, ProblemView
+from tile_oracle.operations.fused_moe.problem import BLOCKS, DTYPES, PRODUCTS, SCALED
+from tile_oracle.triton.expression import ExpressionError, Number, cdiv, number
+from tile_oracle.triton.views import FIRST, OPERANDS, OUT, SECOND, THIRD, Pointer, ProblemView
 
 _INT_BYTES = 4
 _ROWS = ("BLOCK_M", "BLOCK_SIZE_M")
@@ -19,7 +19,8 @@ class View(ProblemView):
 
     tokens, experts, topk, N, K: extents. pairs: tokens topk, vLLM's num_valid_tokens. top_k: pairs that share
     a row of a: topk, and 1 for `down`. product: gate_up or down. a, b (experts, N, K), c (pairs, N),
-    topk_weights: arrays by rows. The lists of sorted pairs are those of the configuration's BLOCK_M (or
+    topk_weights: arrays by rows; a_scale, b_scale: fp32 of fp8's blocks, (rows of a, K / 128) and (experts,
+    N / 128, K / 128), None for bf16. The lists of sorted pairs are those of the configuration's BLOCK_M (or
     BLOCK_SIZE_M): sorted_token_ids, expert_ids, num_tokens_post_padded, and EM, their most rows.
     """
 
@@ -29,19 +30,28 @@ class View(ProblemView):
         *(f"{name}_{size}" for size in BLOCKS for name in ("blocks", "count", "ids", "sorted")),
     )
     kinds = MappingProxyType({"dtype": DTYPES, "product": PRODUCTS})
-    arrays = ("a", "b", "c", "topk_weights", "sorted_token_ids", "expert_ids", "num_tokens_post_padded")
+    arrays = (
+        *("a", "b", "c", "topk_weights", "sorted_token_ids", "expert_ids", "num_tokens_post_padded"),
+        *("a_scale", "b_scale"),
+    )
 
     def __init__(self, kind: Kind, arch: str) -> None:
         super().__init__(kind, arch)
         self.product = str(kind.words["product"])
         self.pairs = self.tokens * self.topk
+        self.result_dtype = "bf16"
         down = self.product == "down"
         self.top_k: Number = 1 if down else self.topk
         self.a = Pointer(FIRST, self.dtype, (self.pairs if down else self.tokens) * self.K)
         # Without its size, so that kernels for AMD's GPUs do not demand that it is below 2 GiB.
         self.b = Pointer(SECOND, self.dtype)
-        self.c = Pointer(OUT, self.dtype, self.pairs * self.N)
-        self.topk_weights = Pointer(FOURTH, "fp32", self.pairs) if down else None
+        self.c = Pointer(OUT, self.result_dtype, self.pairs * self.N)
+        roles, depth = iter(OPERANDS[3:]), cdiv(self.K, SCALED)
+        self.topk_weights = Pointer(next(roles), "fp32", self.pairs) if down else None
+        self.a_scale = self.b_scale = None
+        if self.dtype != "bf16":
+            self.a_scale = Pointer(next(roles), "fp32", (self.pairs if down else self.tokens) * depth)
+            self.b_scale = Pointer(next(roles), "fp32", self.experts * cdiv(self.N, SCALED) * depth)
 
     @classmethod
     def values(cls, problem: Any) -> dict[str, int]:
@@ -93,7 +103,8 @@ class View(ProblemView):
 
     def usual_arguments(self) -> dict[str, object]:
         """a_ptr, b_ptr, c_ptr, topk_weights_ptr (None for gate_up), sorted_token_ids_ptr, expert_ids_ptr,
-        num_tokens_post_padded_ptr, N, K, EM, num_valid_tokens, top_k, and MUL_ROUTED_WEIGHT."""
+        num_tokens_post_padded_ptr, a_scale_ptr, b_scale_ptr (None for bf16), N, K, EM, num_valid_tokens,
+        top_k, and MUL_ROUTED_WEIGHT."""
         return {f"{name}_ptr": getattr(self, name) for name in self.arrays} | {
             "N": self.N,
             "K": self.K,
