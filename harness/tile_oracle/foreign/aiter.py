@@ -124,7 +124,9 @@ def expert_entries(listed: ListFile) -> Iterator[Entry]:
     """Yields both products of every row. Its times are of more than them. Raises ProblemSetError."""
     for row, text in listed.table():
         said = {EXPERTS[name]: cell for name, cell in row.items() if name in EXPERTS}
-        said |= {"dtype": dtype_named(row.get("q_dtype_w", ""))}
+        dtype = dtype_named(row.get("q_dtype_w", ""))
+        of_blocks = dtype == "fp8" and row.get("q_type", "").endswith(".per_1x128")
+        said |= {"dtype": "fp8_e4m3" if of_blocks else dtype}
         for product in PRODUCTS:
             if product == "gate_up" and row.get("use_g1u1") != "1":
                 yield Entry(why="experts have no gate (use_g1u1)", text=text)
