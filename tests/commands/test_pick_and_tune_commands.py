@@ -46,6 +46,7 @@ SHIPPED = [
     ("scaled_gemm_fp8_e4m3_sm_90", "sm_90", "scaled_gemm-fp8_e4m3-block-m64-n7168-k2560"),
     ("fused_gemm_bf16_sm_90", "sm_90", "fused_gemm-bf16-rcr-bias_residual-m64-n768-k3072"),
     ("fused_moe_bf16_sm_90", "sm_90", "fused_moe-bf16-down-t1024-e16-k1-h5120-i8192-zipf100"),
+    ("fused_moe_fp8_e4m3_sm_90", "sm_90", "fused_moe-fp8_e4m3-down-t384-e256-k8-h7168-i512"),
     ("paged_attention_bf16_sm_90", "sm_90", "paged_attention-bf16-bf16-b1-h16-g2-q1-k8192-d64-p64-sinks"),
 ]
 
