@@ -140,3 +140,24 @@ def test_picks_are_joined_by_dimensions_and_never_by_index(records: pd.DataFrame
     (tmp_path / "empty.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ModelError, match="not a file of picks"):
         read_picks(tmp_path / "empty.csv", problems)
+
+
+def test_picks_may_name_problems_by_ids_in_their_order(records: pd.DataFrame, tmp_path: Path) -> None:
+    one, other, unasked = problems_of(records)[:3]
+    first, second = (kernel.name for kernel in make_kernels()[:2])
+    file = tmp_path / "picks.csv"
+
+    def write(*rows: tuple[str, str]) -> None:
+        pd.DataFrame(rows, columns=["problem", "kernel"]).to_csv(file, index=False)
+
+    write((one.id, second), (other.id, first), (one.id, first), (unasked.id, first))
+    found, _ = read_picks(file, [one, other])
+    ranked = found.sort_values("predicted_tflops", ascending=False)
+    of_one = ranked["problem"] == one.id
+    assert (ranked[of_one]["kernel"].tolist(), set(ranked["problem"])) == (
+        [second, first],
+        {one.id, other.id},
+    )
+    write((one.id, first), (f"{other.id} ", first))
+    with pytest.raises(ModelError, match=rf"picks\.csv:3: '{other.id} ' is not a problem id: did you mean"):
+        read_picks(file, [one])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tile_oracle.errors import KernelError, ModelError, first_line
+from tile_oracle.errors import KernelError, ModelError, ProblemError, first_line
 from tile_oracle.files.table_file import csv_text
 from tile_oracle.foreign.formats import MODEL, refusal
 from tile_oracle.judge.oracle import find_oracles
@@ -30,7 +30,7 @@ from tile_oracle.judge.ranking import Ranking
 from tile_oracle.judge.selection import fixed_kernels, select
 from tile_oracle.kernel import Kernel, kernel_of_kind
 from tile_oracle.operation import operation_named
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.final import problem_table
 from tile_oracle.record.schema import op_of
@@ -48,10 +48,11 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> tuple[pd.DataFr
     """Reads a CSV file of picks as rankings of these problems (problem, kernel, predicted_tflops), and a note
     on repeated rows, as in files that list a problem several times.
 
-    The file names problems by dimensions, which may include Ho and Wo in place of the paddings. Each row is
-    joined to the only problem with all of its dimensions; rows of other problems are left out. A column
-    `rank` orders equal predictions. Of a repeated pair the first row counts. Raises ModelError for a file
-    that cannot be read, or a row that matches several problems.
+    The file names problems by dimensions, which may include Ho and Wo in place of the paddings, or, without
+    dimensions, by ids (`problem`). Each row is joined to the only problem with all of its dimensions; rows of
+    other problems are left out. Without `predicted_tflops` the first row of a problem is its first choice. A
+    column `rank` orders equal predictions. Of a repeated pair the first row counts. Raises ModelError for a
+    file that cannot be read, a row that matches several problems, or an id of none.
     """
     path = Path(path)
     try:
@@ -61,9 +62,10 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> tuple[pd.DataFr
             f"cannot read picks from {path}: {str(error).splitlines()[0]}{refusal(path, MODEL)}"
         ) from None
     kernel = next((name for name in _KERNEL_NAMES if name in table), None)
-    if kernel is None or "predicted_tflops" not in table:
+    if kernel is None or not {"predicted_tflops", "problem"} & set(table):
         raise ModelError(
-            f"{path} is not a file of picks: it needs kernel_name and predicted_tflops" + refusal(path, MODEL)
+            f"{path} is not a file of picks: it needs kernel_name, and predicted_tflops or problem (ids)"
+            + refusal(path, MODEL)
         )
     known = problem_table(problems)
     operation = operation_named(op_of(problem.op for problem in problems))
@@ -72,13 +74,17 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> tuple[pd.DataFr
         known[name] = [getattr(problem, name) for problem in distinct]
     shared = [name for name in table if name in known and name not in _NOT_DIMENSIONS]
     needed = operation.required[:_NAMING]
-    if not set(needed) <= set(shared):
+    if "problem" in table and not set(needed) <= set(shared):
+        shared = ["problem"]
+        _require_ids(path, table["problem"], known["problem"])
+    elif not set(needed) <= set(shared):
         raise ModelError(
             f"{path} does not name its problems: it lacks {', '.join(needed[:-1])} or {needed[-1]}"
         )
     ambiguous = known[known.duplicated(shared, keep=False)]
     try:
-        joined = table.merge(known[[*shared, "problem"]], on=shared, how="inner")
+        ordered = table if "predicted_tflops" in table else table.assign(predicted_tflops=-table.index.array)
+        joined = ordered.merge(known[list(dict.fromkeys([*shared, "problem"]))], on=shared, how="inner")
         predicted = joined["predicted_tflops"].to_numpy(dtype=np.float64)
         if "rank" in joined:
             predicted = predicted - joined["rank"].to_numpy(dtype=np.float64) * 1e-9
@@ -102,6 +108,15 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> tuple[pd.DataFr
     again = rows.duplicated(["problem", "kernel"])
     note = f"{count(int(again.sum()), 'repeated pick')} left out" if again.any() else ""
     return rows[~again].reset_index(drop=True), note
+
+
+def _require_ids(path: Path, named: pd.Series[str], known: pd.Series[str]) -> None:
+    """Raises ModelError, with its line, for a text that is the id of no problem, of this set or others."""
+    for place, text in named[~named.isin(known)].items():
+        try:
+            problem_from_id(str(text))
+        except ProblemError as error:
+            raise ModelError(f"{path}:{int(str(place)) + 2}: {error}") from None
 
 
 @dataclass(frozen=True)
