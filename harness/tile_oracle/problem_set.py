@@ -183,7 +183,7 @@ def _unknown_name(name: str, shipped: Iterable[str]) -> str:
     known = sorted(shipped)
     if len(name.split()) > 1:
         return f"no problem set is called {quoted(name)}: several sets are written {','.join(name.split())}"
-    hint = did_you_mean(name, known, f"there are: {', '.join(known) or 'none'}.", cutoff=0.5)
+    hint = did_you_mean(name, known, f"`tile-oracle problems` lists the {len(known)} that ship.", cutoff=0.5)
     return f"no problem set is called {quoted(name)}: {hint} Give your own file by its path, e.g. ./my.csv"
 
 
