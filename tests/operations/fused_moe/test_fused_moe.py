@@ -20,8 +20,16 @@ from tile_oracle.device.library.pytorch import grouped
 from tile_oracle.errors import BuildError, KernelError, ProblemError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import operation_of_columns
+from tile_oracle.operations.fused_moe.cpu_source import cpu_source
 from tile_oracle.operations.fused_moe.on_device import WORKER
-from tile_oracle.operations.fused_moe.problem import BLOCKS, DTYPES, MOST_EXTENT, SCALED, FusedMoeProblem
+from tile_oracle.operations.fused_moe.problem import (
+    BLOCKS,
+    DTYPES,
+    MOST_EXTENT,
+    SCALED,
+    FusedMoeKernel,
+    FusedMoeProblem,
+)
 from tile_oracle.operations.fused_moe.routing import (
     active_experts,
     experts_of,
@@ -206,6 +214,13 @@ def test_large_weights_repeat_rows_but_no_experts() -> None:
     assert rows < 2000
     starts = {expert * p.N % rows for expert in range(p.experts)}
     assert len(starts) == p.experts
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_kernel_of_each_data_type_has_a_source(dtype: str) -> None:
+    kernel = parse_kernel_name(f"fused_moe_{dtype}_down_rows16_columns4")
+    assert isinstance(kernel, FusedMoeKernel)
+    assert ("NUMBERS[" in cpu_source(kernel)) == (dtype != "bf16")
 
 
 def test_least_work_reads_the_experts_that_have_tokens() -> None:

@@ -85,5 +85,5 @@ def cpu_source(kernel: FusedMoeKernel) -> str:
     """Returns the translation unit of a kernel."""
     place = BLOCKS.index(kernel.rows) if kernel.rows in BLOCKS else 0
     macros = {"ROWS": kernel.rows, "COLUMNS": kernel.columns, "LIST": place, "SCALED": SCALED}
-    of_fp8 = (number_table("NUMBERS", kernel.dtype), _FP8)
-    return translation_unit("bf16", macros, *((_BF16,) if kernel.dtype == "bf16" else of_fp8), _PRODUCT)
+    stored = (_BF16,) if kernel.dtype == "bf16" else (number_table("NUMBERS", kernel.dtype), _FP8)
+    return translation_unit("bf16", macros, *stored, _PRODUCT)
