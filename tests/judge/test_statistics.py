@@ -308,15 +308,24 @@ class TestDrift:
 class TestSessions:
     """A difference between two sessions that no round of either shows."""
 
-    def sides(self, rng: np.random.Generator, count: int) -> tuple[Side, Side]:
-        """Two runs in which nothing has changed."""
+    def sides(self, rng: np.random.Generator, count: int, between: float = 0.0) -> tuple[Side, Side]:
+        """Two runs in which nothing has changed. between: what two sessions differ by."""
         true = rng.uniform(-0.15, 0.1, count)
         sides = []
         for _ in range(2):
-            measured = true + rng.normal(0, 0.01, count)
+            measured = true + rng.normal(0, np.hypot(0.01, between / math.sqrt(2)), count)
             errors = np.full(count, 0.01), np.full(count, 8.0)
             sides.append(Side(np.minimum(1.0, np.exp(measured)), measured, *errors))
         return sides[0], sides[1]
+
+    def test_it_is_estimated_from_the_change_of_margins(self) -> None:
+        def found(between: float, count: int) -> float:
+            sides = self.sides(np.random.default_rng(1), count, between)
+            return between_sessions(*sides, np.ones(count, dtype=bool))
+
+        assert found(0.05, 2000) == pytest.approx(0.05, rel=0.15)
+        assert found(0.0, 2000) < 0.005
+        assert found(0.05, 4) == 0, "too few problems to tell"
 
     def test_changed_picks_do_not_count(self) -> None:
         now, then = self.sides(np.random.default_rng(2), 20)
