@@ -214,25 +214,27 @@ def random_numbers(count: int, seed: str) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
-def test_a_budget_stops_and_resume_continues(four: Project, more: tuple[str, ...]) -> None:
-    asked = ("--problem-set", "four.csv", *TWO_KERNELS, *more)
-    four.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
-    first = four.pytest(*asked, "--budget", "1h", "-p", "clock_that_jumps")
+def test_a_budget_stops_and_resume_continues(project: Project, more: tuple[str, ...]) -> None:
+    problems = (*PROBLEMS, *(problem.replace("-n", "-n3", 1) for problem in PROBLEMS))
+    project.problem_set("eight.csv", problems)
+    asked = ("--problem-set", "eight.csv", *TWO_KERNELS, *more)
+    project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
+    first = project.pytest(*asked, "--budget", "1h", "-p", "clock_that_jumps")
     assert first.status == 0
     passed = first.counts()["passed"]
-    # With two devices further problems may begin before the clock is asked again.
-    assert passed in range(1, 8 if more else 3)
+    # The problem of each device, and the next one of each that told both its pairs at once.
+    assert passed in range(1, 9 if more else 3)
     assert "stopped early: the budget of 1h is spent" in first.output
-    assert f"{8 - passed} pair" in first.output
-    assert len(pairs(four.records())) == passed
+    assert f"{16 - passed} pair" in first.output
+    assert len(pairs(project.records())) == passed
     if more:
         return  # resuming is the same for both
-    second = four.pytest(*asked, "--budget", "1h", "--resume")
+    second = project.pytest(*asked, "--budget", "1h", "--resume")
     assert second.status == 0
-    assert second.counts() == {"passed": 8}
+    assert second.counts() == {"passed": 16}
     assert "stopped early" not in second.output
-    assert len(pairs(four.records())) == 8
-    assert twice(four.records()).empty
+    assert len(pairs(project.records())) == 16
+    assert twice(project.records()).empty
 
 
 @pytest.mark.slow
