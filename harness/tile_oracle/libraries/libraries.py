@@ -20,7 +20,7 @@ class Library:
     """title: its name in prose. ops, archs: the operations and the targets that it is for.
 
     files: names of its file, the newest version first. folders: where wheels put it, below a folder of
-    sys.path. packages: the packages of PyPI that have it.
+    sys.path. packages: the packages of PyPI that have it. dtypes: those of its problems, () for all.
     """
 
     name: str
@@ -30,14 +30,14 @@ class Library:
     files: tuple[str, ...]
     folders: tuple[str, ...]
     packages: str
+    dtypes: tuple[str, ...] = ()
 
     def takes(self, problem: Problem, arch: str) -> bool:
         """Returns whether the library computes problems of this operation on this target."""
         if fp8_refusal(problem.kind, arch) is not None or problem.kind.words.get("scale") == "mx":
             return False
-        if problem.op == "fused_moe" and problem.dtype != "bf16":  # torch._grouped_mm has no scales
-            return False
-        return problem.op in self.ops and arch in self.archs
+        dtypes = self.dtypes or (problem.dtype,)
+        return problem.op in self.ops and problem.dtype in dtypes and arch in self.archs
 
 
 _ALL = (
@@ -54,7 +54,8 @@ _ALL = (
         "cudnn", "cuDNN", ("grouped_conv", "attention"), ("sm_90",), ("libcudnn.so.9",),
         ("nvidia/cudnn/lib", "torch/lib"), "nvidia-cudnn-cu13 or nvidia-cudnn-cu12",
     ),
-    Library("torch", "PyTorch", ("fused_moe",), ("sm_90",), ("libtorch_cuda.so",), ("torch/lib",), "torch"),
+    Library("torch", "PyTorch", ("fused_moe",), ("sm_90",), ("libtorch_cuda.so",), ("torch/lib",), "torch",
+            ("bf16",)),  # torch._grouped_mm has no scales
     Library(
         "miopen", "MIOpen", ("grouped_conv",), AMD_ARCHS, ("libMIOpen.so.1", "libMIOpen.so"), ("torch/lib",),
         "ROCm (miopen-hip)",

@@ -58,3 +58,35 @@ def stored(values: Integers, dtype: str, *powers: int | Integers) -> Array:
 def signs(random: np.random.Generator, rows: int) -> Integers:
     """Returns -1 or 1 for each row, (rows, 1)."""
     return 2 * integers(random, (0, 1), (rows, 1)) - 1
+
+
+def folded(values: Integers, half: int, sign: int = 1) -> Integers:
+    """Repeats the first `half` along the last axis, times `sign`; returns the array."""
+    values[..., half : 2 * half] = sign * values[..., :half]
+    return values
+
+
+def half_of_depths(depths: int, block: int = 1) -> int:
+    """Returns how many depths far operands have twice: whole blocks if there are two."""
+    return depths // (2 * block) * block or depths // 2
+
+
+def operand_a(random: np.random.Generator, most: int, shape: tuple[int, int], half: int) -> Integers:
+    """Returns integers of A, (rows, depths): uniform, or with `half`, of a row with one sign and large, and
+    its first `half` depths twice."""
+    if not half:
+        return integers(random, (-most, most), shape)
+    return folded(integers(random, (most // 2 + 1, most), shape) * signs(random, shape[0]), half)
+
+
+def operand_b(
+    random: np.random.Generator, ends: tuple[int, int], shape: tuple[int, int], half: int
+) -> Integers:
+    """Returns integers of B, (rows, depths): uniform, or with `half` such that products with `operand_a`
+    cancel: the first `half` depths, of a row with one sign, have the opposite one when they repeat, up to
+    -1, 0 or 1. ends: then the least size, and the largest of all."""
+    rows, (least, most) = shape[0], ends
+    values = integers(random, (-most, most), shape)
+    values[:, :half] = integers(random, (least, most - 1), (rows, half)) * signs(random, rows)
+    folded(values, half, -1)[:, half : 2 * half] += integers(random, (-1, 1), (rows, half))
+    return values

@@ -14,7 +14,15 @@ from scipy.special import erf, expit
 
 from tile_oracle.device.bounded_rows import UNIT, Exact, Repeated, Rows, rounded_bounds
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.operations.bounded_worker import BoundedWorker, integers, launch_arguments, signs, stored
+from tile_oracle.operations.bounded_worker import (
+    BoundedWorker,
+    half_of_depths,
+    integers,
+    launch_arguments,
+    operand_a,
+    operand_b,
+    stored,
+)
 from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
 from tile_oracle.problem.number_formats import Array, decode
 
@@ -61,21 +69,18 @@ class FusedGemmInWorker(BoundedWorker):
         return both // 2, both - both // 2
 
     def first(self, problem: FusedGemmProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """Rows of A: uniform integers; far: a row's have one sign and are large, and the depths repeat."""
-        shape, half = (rows, problem.K), problem.K // 2
-        if not far:
-            most, _ = _LARGEST[problem.dtype]
-            values = integers(random, (-most, most), shape)
-            return stored(values, problem.dtype, -self._powers(problem)[0])
-        values = integers(random, (_FAR // 2 + 1, _FAR), shape)
-        values[:, half : 2 * half] = values[:, :half]
-        values *= signs(random, rows)
-        return stored(values, problem.dtype, integers(random, (0, _FAR_ROWS), (rows, 1)) - _FAR_UNIT // 2)
+        """Returns rows of A: uniform integers, or far ones."""
+        most, half = (_FAR, half_of_depths(problem.K)) if far else (_LARGEST[problem.dtype][0], 0)
+        values = operand_a(random, most, (rows, problem.K), half)
+        powers = (
+            integers(random, (0, _FAR_ROWS), (rows, 1)) - _FAR_UNIT // 2 if far else -self._powers(problem)[0]
+        )
+        return stored(values, problem.dtype, powers)
 
     def others(
         self, problem: FusedGemmProblem, random: np.random.Generator, rows: int | None, *, far: bool
     ) -> list[Repeated]:
-        """B, the bias and D; far: B of repeated depths has opposite signs, up to -1, 0 or 1."""
+        """Returns B, the bias and D; far: sums of products cancel."""
         p, height = problem, problem.batch * problem.M
         _, shape, *added, _ = p.operand_shapes
         batches = p.batch if rows is None else rows // p.M if rows % p.M == 0 else 1
@@ -94,14 +99,11 @@ class FusedGemmInWorker(BoundedWorker):
 
     def _far_columns(self, problem: FusedGemmProblem, random: np.random.Generator, batches: int) -> Repeated:
         """B with the columns of the first `batches` products, in the memory order of the layout."""
-        p, half, shape = problem, problem.K // 2, problem.operand_shapes[1]
+        p, shape = problem, problem.operand_shapes[1]
         count = min(batches * p.N, (_MOST_VALUES // p.K) | 1)
         full, _ = _LARGEST[p.dtype]
         most = max(3, min(full, (1 << 24) // (_FAR * p.K)))
-        values = integers(random, (-most, most), (count, p.K))
-        values[:, :half] = integers(random, (most // 2 + 1, most - 1), (count, half))
-        values[:, half : 2 * half] = integers(random, (-1, 1), (count, half)) - values[:, :half]
-        values *= signs(random, count)
+        values = operand_b(random, (most // 2 + 1, most), (count, p.K), half_of_depths(p.K))
         columns = stored(values, p.dtype, -(_FAR_UNIT - _FAR_UNIT // 2))
         if p.layout[1] == "c" and batches == p.batch:
             return Repeated(columns, shape)

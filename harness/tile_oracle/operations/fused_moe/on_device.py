@@ -18,9 +18,12 @@ from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.operations.bounded_worker import (
     BoundedWorker,
     Integers,
+    folded,
+    half_of_depths,
     integers,
     launch_arguments,
-    signs,
+    operand_a,
+    operand_b,
     stored,
 )
 from tile_oracle.operations.fused_moe.problem import BLOCKS, SCALED, FusedMoeProblem
@@ -46,10 +49,8 @@ _Args = launch_arguments(
 
 
 def _half(problem: FusedMoeProblem) -> int:
-    """Returns how many depths the far operands have twice, with opposite signs: of fp8 whole blocks if there
-    are two."""
-    size = SCALED if problem.scaled else 1
-    return problem.K // (2 * size) * size or problem.K // 2
+    """Returns how many depths the far operands have twice."""
+    return half_of_depths(problem.K, SCALED if problem.scaled else 1)
 
 
 def _powers_of_scales(
@@ -62,8 +63,7 @@ def _powers_of_scales(
     for rows, different in ((tokens * problem.rows_of_a,) * 2, (math.prod(of_b), 1)):
         of_depths = integers(random, (0, 1), (different, depth))
         of_depths[:, 1:2] = 1 - of_depths[:, :1][:, : depth - 1]
-        of_depths[:, half : 2 * half] = of_depths[:, :half]
-        made.append(integers(random, _FACTORS, (rows, 1)) + of_depths)
+        made.append(integers(random, _FACTORS, (rows, 1)) + folded(of_depths, half))
     return made
 
 
@@ -82,31 +82,19 @@ class FusedMoeInWorker(BoundedWorker):
     """See OnDevice, OnGpu and BoundedRows. A row is a token's; its bounds are equal: results are exact."""
 
     def first(self, problem: FusedMoeProblem, random: np.random.Generator, rows: int, *, far: bool) -> Array:
-        """Returns a: uniform integers; far: a row's have one sign and are large, and its second half
-        repeats."""
+        """Returns A: uniform integers, or far ones."""
         shape, (most, _) = (rows * problem.rows_of_a, problem.K), _LARGEST[problem.dtype]
-        if far:
-            half = _half(problem)
-            values = integers(random, (most // 2 + 1, most), shape) * signs(random, shape[0])
-            values[:, half : 2 * half] = values[:, :half]
-        else:
-            values = integers(random, (-most, most), shape)
+        values = operand_a(random, most, shape, _half(problem) if far else 0)
         return stored(values, problem.dtype, integers(random, _POWERS, (shape[0], 1))).reshape(rows, -1)
 
     def others(
         self, problem: FusedMoeProblem, random: np.random.Generator, rows: int | None, *, far: bool
     ) -> list[Repeated]:
-        """B, the routing, the weights of pairs, and scales; far: B's second half is that of the first with
-        the opposite sign up to -1, 0 or 1, so that sums cancel."""
+        """Returns B, the routing, the weights of pairs, and scales; far: sums of products cancel."""
         _, b, routing, *more, _ = problem.operand_shapes
         shape, period = (_different_rows(problem), problem.K), min(rows or problem.tokens, problem.tokens)
-        (_, most), half = _LARGEST[problem.dtype], 0
-        values = integers(random, (-most, most), shape)
-        if far:
-            half = _half(problem)
-            of_row = signs(random, shape[0])
-            values[:, :half] = integers(random, (2, most - 1), (shape[0], half)) * of_row
-            values[:, half : 2 * half] = integers(random, (-1, 1), (shape[0], half)) - values[:, :half]
+        (_, most), half = _LARGEST[problem.dtype], _half(problem) if far else 0
+        values = operand_b(random, (2, most), shape, half)
         array = routing_array(problem, shuffled(problem, random, period))
         in_b = stored(values, problem.dtype, integers(random, _POWERS, (shape[0], 1)))
         made = [Repeated(in_b, b), Repeated(array, routing)]

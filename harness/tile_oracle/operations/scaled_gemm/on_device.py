@@ -18,9 +18,12 @@ from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.operations.bounded_worker import (
     BoundedWorker,
     Integers,
+    folded,
+    half_of_depths,
     integers,
     launch_arguments,
-    signs,
+    operand_a,
+    operand_b,
     stored,
 )
 from tile_oracle.operations.scaled_gemm.problem import BLOCK, MX_BLOCK, ScaledGemmProblem
@@ -49,22 +52,14 @@ _Args = launch_arguments("a b scale_a scale_b out workspace", "M N K")
 
 
 def _half(problem: ScaledGemmProblem) -> int:
-    """Returns how many depths the far operands have twice, with opposite signs: whole blocks if there are
-    two."""
-    size = MX_BLOCK if problem.scale == "mx" else BLOCK
-    return problem.K // (2 * size) * size or problem.K // 2
-
-
-def _folded(values: Array, half: int, sign: int = 1) -> Array:
-    """Repeat the first `half` along the last axis, times `sign`."""
-    values[..., half : 2 * half] = sign * values[..., :half]
-    return values
+    """Returns how many depths the far operands have twice."""
+    return half_of_depths(problem.K, MX_BLOCK if problem.scale == "mx" else BLOCK)
 
 
 def _powers_of_depths(problem: ScaledGemmProblem) -> Integers:
     """Returns the exponents of the depths in A; in B they are negated."""
     random = np.random.default_rng(zlib.crc32(problem.id.encode()))
-    return _folded(integers(random, _DEPTHS, problem.K), _half(problem))
+    return folded(integers(random, _DEPTHS, problem.K), _half(problem))
 
 
 def _powers(
@@ -94,30 +89,20 @@ class ScaledGemmInWorker(BoundedWorker):
     def first(
         self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int, *, far: bool
     ) -> Array:
-        """Rows of A: uniform integers; far: a row's have one sign and are large, and the depths repeat."""
+        """Returns rows of A: uniform integers, or far ones."""
         most, *_ = _LARGEST[problem.dtype]
-        if far:
-            values = integers(random, (most // 2 + 1, most), (rows, problem.K)) * signs(random, rows)
-            _folded(values, _half(problem))
-        else:
-            values = integers(random, (-most, most), (rows, problem.K))
+        values = operand_a(random, most, (rows, problem.K), _half(problem) if far else 0)
         return stored(values, problem.operand_dtypes[0], *_powers(problem, random, rows, 1))
 
     def others(
         self, problem: ScaledGemmProblem, random: np.random.Generator, rows: int | None, *, far: bool
     ) -> list[Repeated]:
-        """B and the scales; far: repeated depths have opposite signs, and cancel up to -1, 0 or 1 each."""
+        """Returns B and the scales; far: sums of products cancel."""
         shape, of_a, of_b = problem.operand_shapes[1:-1]
-        count, half = min(problem.N, (_MOST_VALUES // problem.K) | 1), 0
+        count, half = min(problem.N, (_MOST_VALUES // problem.K) | 1), _half(problem) if far else 0
         _, *largest_of_b = _LARGEST[problem.dtype]
         most = largest_of_b[far]
-        values = integers(random, (-most, most), (count, problem.K))
-        if far:
-            half = _half(problem)
-            of_row = signs(random, count)
-            values[:, :half] = integers(random, (2, most - 1), (count, half)) * of_row
-            rest = integers(random, (-1, 1), (count, half))
-            _folded(values, half, -1)[:, half : 2 * half] += rest
+        values = operand_b(random, (2, most), (count, problem.K), half)
         b = stored(values, problem.operand_dtypes[1], *_powers(problem, random, count, -1))
         largest = _FAR_SCALE if far else _SCALE
         made = [Repeated(b, shape)]
@@ -128,13 +113,13 @@ class ScaledGemmInWorker(BoundedWorker):
                 (of_b, problem.N, -1),
             ):
                 exponents = integers(random, (-largest, largest), (rows_of_one, 1)) + sign * of_depths
-                exponents += _folded(integers(random, (0, 1), exponents.shape), half // MX_BLOCK)
+                exponents += folded(integers(random, (0, 1), exponents.shape), half // MX_BLOCK)
                 made.append(Repeated(encode(np.ldexp(np.float32(1), exponents), "e8m0"), one))
             return made
         for one, count, axis in ((of_a, min(rows or problem.M, of_a[-1]), 0), (of_b, of_b[0], -1)):
             exponents = integers(random, (-largest, largest), count)
             if problem.scale == "block":
-                more = _folded(integers(random, (0, 1), (count, one[axis])), half // BLOCK)
+                more = folded(integers(random, (0, 1), (count, one[axis])), half // BLOCK)
                 exponents = exponents[:, None] + more
                 if axis == 0:
                     exponents = exponents[np.arange(one[1]) % count].T
