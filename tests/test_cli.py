@@ -203,6 +203,13 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         (["pool", "list", "--op", "fft"], "argument --op: unknown 'fft': one of grouped_conv,"),
         (["pick", "gemm,bf16,rcr,m1,n8,k8"], "did you mean 'gemm-bf16-rcr-m1-n8-k8'?"),
         (["pick", "gemm bf16 rcr 1 8 8"], "one looks like gemm-bf16-rcr-m1-n4096-k4096"),
+        (["problems", "forward_smoke", "--dtype", "fp16"], "--dtype goes with --out or --miopen"),
+        (["runs", "merge", "a", "-o", "b.parquet", "--device", "H100"], "--device goes with --format oracle"),
+        (["runs", "compare", "old", "new", "--pairs", "open.csv"], "--pairs goes with --records: give that"),
+        (
+            ["model", "evaluate", "mine", "--json"],
+            "--json goes with RECORDS: give that, too",
+        ),
         (["problems", "gemm_smoke softmax_smoke"], "several sets are written gemm_smoke,softmax_smoke"),
     ],
 )

@@ -8,14 +8,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from tile_oracle.commands.arguments import check_arguments
 from tile_oracle.commands.table import COMMANDS, GROUPS, Command, called_today, named_command
 from tile_oracle.errors import HarnessError
-from tile_oracle.files.atomic_file import refuse_unwritable
 from tile_oracle.process.optimized import refuse_missing_docstrings
-from tile_oracle.terminal.argument_table import WRITTEN, add_arguments
+from tile_oracle.terminal.argument_table import add_arguments
 from tile_oracle.terminal.did_you_mean import did_you_mean, most_like
 from tile_oracle.terminal.help_text import HelpFormatter
 from tile_oracle.terminal.plain_text import OutputFailed, plain_output
@@ -144,8 +143,7 @@ def _run(arguments: list[str], named: Command | None) -> int:
         # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
         args = make_parser(named).parse_args(arguments)
         assert named is not None
-        given = (value for name, value in vars(args).items() if name in WRITTEN)
-        refuse_unwritable(place for place in given if isinstance(place, str | Path))
+        check_arguments(named.load().ARGUMENTS, args)
         with _shown_progress(named):
             return int(args.run(args))
     except HarnessError as error:

@@ -171,8 +171,8 @@ def test_tuning_takes_problems_or_a_set_and_records_are_for_a_table(
 ) -> None:
     for words, message in (
         ([], "give problems to measure, runs by --from-records, or a set by --problem-set"),
-        ([MINE, "--from-records", "x"], "only one of them"),
-        (["--from-records", "x"], "--from-records goes with --output and --format"),
+        ([MINE, "--from-records", "x", "--aiter", "y"], "only one of them"),
+        (["--from-records", "x"], "--from-records goes with --output or --aiter"),
         (["--from-records", str(tmp_path), "-o", "x.csv", "--format", "aiter"], "no records in"),
     ):
         assert main(["tune", *words, "--target", "cpu"]) == 2

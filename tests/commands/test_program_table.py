@@ -87,7 +87,7 @@ def test_records_without_a_kernel_that_the_program_has_are_one_line(
     assert main(["tune", "--from-records", str(records), "-o", str(file), "--format", "tunableop"]) == 2
     assert "these runs have kernels of hipblaslt or rocblas of none" in capsys.readouterr().err
     assert main(["tune", "--from-records", str(records), "-o", str(file)]) == 2
-    assert "--output needs --format" in capsys.readouterr().err
+    assert "--output goes with --format" in capsys.readouterr().err
     assert not file.exists()
 
 

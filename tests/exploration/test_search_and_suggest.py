@@ -156,7 +156,7 @@ def test_the_command_takes_a_models_picks(
     assert main([*words, "--adapt", "--budget", "4", "--json"]) == 0
     assert [row["problem"] for row in json.loads(capsys.readouterr().out)] == [one] * 4
     assert main([*words[:2], "--adapt"]) == 2
-    assert "name it with --model" in capsys.readouterr().err
+    assert "--adapt goes with --model" in capsys.readouterr().err
     write_dataset(timed.assign(arch="sm_90"), tmp_path / "m.parquet")
     assert main(words) == 2
     assert "is of gfx950, the records are of sm_90" in capsys.readouterr().err

@@ -198,7 +198,7 @@ def test_a_sample_of_a_pool_is_verified_and_a_seed_names_it(
     assert len(two) == 2
     assert names("--sample", "2", "--seed", "1") == two
     assert main(("kernels", "--sample", "2")) != 0
-    assert "--sample is for --facts and --verify" in capsys.readouterr().err
+    assert "--sample goes with --facts or --verify" in capsys.readouterr().err
 
 
 def test_the_command_verifies_for_gfx950_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import Any, TextIO
 
 import msgspec
 
-from tile_oracle.errors import BuildError, RecordError, RuleError
-from tile_oracle.files.atomic_file import write_atomically
+from tile_oracle.errors import BuildError, HarnessError, RecordError, RuleError
+from tile_oracle.files.atomic_file import refuse_unwritable, write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
-from tile_oracle.terminal.argument_table import STDOUT
+from tile_oracle.terminal.argument_table import STDOUT, WRITTEN, Argument
 
 DEFAULT_KERNEL_SET = "default"
 """The kernel set where none is given."""
@@ -38,6 +39,25 @@ KERNELS = """\
 TOOLCHAIN = """\
 --toolchain NAME=auto  auto, ziglang, clang++ or a compiler's path; on cpu also g++, for AMD's GPUs rocm and
     hipcc, for sm_90 nvcc"""
+
+_NEEDS = re.compile(r"with ((?:--[a-z]|RECORDS)[^:]*): ")
+"""The help of an argument that does nothing without another one: `with --this or --that VALUE: ...`."""
+
+
+def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> None:
+    """Raises HarnessError for places that cannot be written, and for an argument whose help says that it goes
+    with others, of which none is given."""
+    places = (getattr(args, name, None) for name in WRITTEN)
+    refuse_unwritable(place for place in places if isinstance(place, str | Path))
+    given = set()
+    for one in arguments:
+        value = getattr(args, one.names[-1].lstrip("-").replace("-", "_"))
+        if value not in (None, False, [], one.attributes.get("default")):
+            given |= {one.names[-1], f"{one.names[-1]} {value}", one.attributes.get("metavar")}
+    for one in arguments:
+        needs = _NEEDS.match(one.attributes["help"])
+        if needs and one.names[-1] in given and given.isdisjoint(needs[1].split(" or ")):
+            raise HarnessError(f"{one.names[-1]} goes with {needs[1]}: give that, too, or leave it out")
 
 
 def take_source(args: argparse.Namespace, ck_tile: Path | None = None) -> str:

@@ -44,8 +44,8 @@ new NEW  the same for the new side
 def run(args: argparse.Namespace) -> int:
     """Prints the comparison; the exit status of --fail-on or of the models' verdict. Raises HarnessError."""
     if args.records:
-        if args.fail_on:
-            raise HarnessError("--fail-on is for measurements: leave it out, or leave out --records")
+        if args.fail_on or args.by != "oracle":
+            raise HarnessError("--fail-on and --by are for measurements: leave them out, or --records")
         from tile_oracle.commands import compare_models
 
         return compare_models.run(args)

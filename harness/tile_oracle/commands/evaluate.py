@@ -48,8 +48,8 @@ problems, and what lies outside of its training.
 ARGUMENTS = argument_table(f"""
 model MODEL  a model folder, a file of picks, or a picker ({page("pickers")})
 records [RECORDS...]  {RECORDS_HELP}
---worst N=10  problems to show
---json [FILE]  all metrics {AS_JSON}
+--worst N=10  with RECORDS: problems to show
+--json [FILE]  with RECORDS: all metrics {AS_JSON}
 """)
 
 

@@ -43,17 +43,17 @@ is 0 if all picks and scores are those of the model folder, else 1. {page("selec
 
 ARGUMENTS = argument_table(f"""
 model MODEL  model folder, or the name of one in models/ or of a shipped one
-problems [PROBLEM...]  --check: problem id, dimensions, a set's name or a file
+problems [PROBLEM...]  with --check: problem id, dimensions, a set's name or a file
 -o --output DIR  folder to write
 --kernel-set SET  the kernels of a rule set, for the model's problems
 --kernels FILE  file of kernel names, one per line
 a deployed picker:
 --check  ask the picker and the model for every kernel, and compare all that they say
---export PLACE  what was exported: the folder, or a .selector file
---ck-tile DIR  the dispatcher's C++ heuristic (ml_heuristic.hpp, or that of attention) in a checkout of
-    Composable Kernel
---c-predictor FILE  a C file made from the model's trees, such as rocKE's; MODEL may be a LightGBM file
---json  print the counts and first differences {ONLY_JSON}
+--export PLACE  with --check: what was exported: the folder, or a .selector file
+--ck-tile DIR  with --check: the dispatcher's C++ heuristic (ml_heuristic.hpp, or that of attention) in a
+    checkout of Composable Kernel
+--c-predictor FILE  with --check: a C file of the model's trees, as rocKE's; MODEL may be a LightGBM file
+--json  with --check: print the counts and first differences {ONLY_JSON}
 """)
 
 

@@ -75,8 +75,8 @@ name [NAME]  a kernel's full or short name: explain it; with --verify: a file to
     accesses to LDS are ordered, and wait states are kept; exit status 1 with findings (--list: all of them),
     3 if some kernels are not proven. With a path as NAME: verify that file, assembly, a code object or the
     archive of a kernel in Triton
---sample N  --facts and --verify for N of the kernels, chosen at random
---seed N=1  --sample chooses others with another N
+--sample N  with --facts or --verify: of N of the kernels, chosen at random
+--seed N=1  with --sample: another N chooses others
 --diff DIR DIR  compare two versions of a pool, folders of tile-oracle build; exit status 1 when they differ
 --json  print everything that is shown, complete, {ONLY_JSON}
 {TOOLCHAIN}
@@ -96,8 +96,6 @@ def run(args: argparse.Namespace) -> int:
     if args.diff is not None:
         found = drift(*map(read_version, args.diff))
         return show(args, _diff_document(found), _diff_lines(found, args.first), 1 if found else 0)
-    if args.sample is not None and not (args.facts or args.verify):
-        raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
     if args.json and args.output is not None:
         raise RuleError("--json prints what is shown: leave out -o, or --json")
     if args.name is not None and args.kernels is None:

@@ -77,10 +77,10 @@ records RECORDS...  {RECORDS_HELP}
 --format parquet|oracle=parquet  parquet: all records; oracle: what sessions replay
 --align  scale the times of a problem's other runs to its largest run, by the kernels that both measured:
     devices and days differ by some percent
---model FOLDER  oracle: the model's folder to ship it with, instead of -o
---problem-set SET  oracle: only the problems of this set (needed with --model)
---kernel-set RULES  oracle: the pool that was measured (default: as the runs recorded it, else default)
---device NAME  oracle: only the records of this device
+--model FOLDER  with --format oracle: the model's folder to ship it with, instead of -o
+--problem-set SET  with --format oracle: only the problems of this set (needed with --model)
+--kernel-set RULES  with --format oracle: the pool (default: as the runs recorded it, else default)
+--device NAME  with --format oracle: only the records of this device
 --quiet  only the summary
 --json  print the summary {ONLY_JSON}
 """)
@@ -89,7 +89,7 @@ records RECORDS...  {RECORDS_HELP}
 def run(args: argparse.Namespace) -> int:
     """Writes the file and reports what is in it. Raises HarnessError."""
     oracle = args.format == "oracle"
-    if (args.out is None) == (args.model is None) or (args.model is not None and not oracle):
+    if (args.out is None) == (args.model is None):
         raise RecordError("name the file to write: -o PATH or, for an oracle, --model FOLDER")
     if args.out is not None and args.out.suffix != ".parquet":
         raise RecordError(f"{args.out}: records are written as one .parquet file")

@@ -44,8 +44,8 @@ problems PROBLEM...  {PROBLEM_HELP}
     bandwidth
 --search  the same of kernels that the architecture's rules allow, in the pool or not, which discrete
     differential evolution finds
---budget N=500  kernels that --search predicts
---seed N=0  --search: same seed, same kernels
+--budget N=500  with --search: kernels that it predicts
+--seed N=0  with --search: same seed, same kernels
 --arch ARCH  pick for this architecture, which this machine need not have
 --kernel-set NAME  the pool, or a list of kernels (.json); default: `default` on a target, and with --arch the
     model's training kernels

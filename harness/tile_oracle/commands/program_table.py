@@ -31,20 +31,15 @@ AITER = """\
 --aiter FILE  also write the picks of GEMMs as a tuned table of AITER (CSV), into the one that there is
 --cu-num N  compute units in AITER's table (default: the architecture's)"""
 OUTPUT = f"""\
--o --output FILE  write the best kernels of GEMMs for another program, into the file that there is
---format {"|".join(("aiter", *_SOURCES))}  what --output is: AITER's tuned table, results of PyTorch's
+-o --output FILE  with --format: write the best kernels of GEMMs there, into the file if there is one
+--format {"|".join(("aiter", *_SOURCES))}  with --output: AITER's tuned table, results of PyTorch's
     TunableOp, or Inductor's lookup table"""
 
 
 def asked_table(args: argparse.Namespace) -> tuple[str, Path] | None:
-    """Returns the format and the file that the options name; None for none. Raises ModelError for one without
-    the other."""
-    output: Path | None = getattr(args, "output", None)
-    form: str | None = getattr(args, "format", None)
-    if (output is None) != (form is None):
-        raise ModelError("--output needs --format, and --format needs --output")
-    if output is not None and form is not None:
-        return form, output
+    """Returns the format and the file that the options name; None for none."""
+    if (output := getattr(args, "output", None)) is not None:
+        return args.format, output
     return None if args.aiter is None else ("aiter", args.aiter)
 
 

@@ -57,8 +57,6 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError(
             f"the records are of {len(archs)} architectures: {', '.join(archs) or 'none is named'}"
         )
-    if args.adapt and not args.model:
-        raise ModelError("--adapt chooses pairs for a model: name it with --model")
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:

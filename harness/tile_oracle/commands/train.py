@@ -27,7 +27,7 @@ from tile_oracle.evaluation.model_card import write_card
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.files.vouched_files import vouch_for
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.store import OTHER_BUILDS_FILE, TRAINING_FILE, folder_of_model
+from tile_oracle.model.store import OTHER_BUILDS_FILE, TRAINING_FILE, folder_of_model, refuse_other_folder
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 from tile_oracle.record.dataset import load_records, read_rows
 from tile_oracle.record.dataset_file import write_dataset
@@ -84,15 +84,15 @@ records RECORDS...  {RECORDS_HELP}
     driver, with a shift of every kernel's score
 --build-dir DIR  with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct
     kernels that the records have not measured
---warm-trees N=200  trees to add to each booster
+--warm-trees N=200  with --warm-start: trees to add to each booster
 --quiet  no progress, only the summary
 --json  print the summary {ONLY_JSON}
 a model to ship, which `pytest --target replay` can gate:
 --problem-set SET  hold these problems out: the model is judged on them and not trained on them. The folder
     also gets training.parquet, the oracle of the problems, and a replayed session's baseline
---kernel-set RULES  the pool (default: as the runs recorded it)
---device NAME  only the records of this device
---in-sample  also train on the problems of --problem-set, for lack of other records. The verdict then does
+--kernel-set RULES  with --problem-set: the pool (default: as the runs recorded it)
+--device NAME  with --problem-set: only the records of this device
+--in-sample  with --problem-set: also train on its problems, for lack of other records. The verdict then does
     not measure how well the model does on new problems
 """,
     recipe=sorted(RECIPES),
@@ -104,17 +104,14 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     if args.threads < 1 or args.folds < 2:
         raise ModelError("--threads must be at least 1 and --folds at least 2")
+    refuse_other_folder(args.out)  # before the training, which may take hours
     if args.problem_set:
         return _ship(args)
-    if args.kernel_set or args.device or args.in_sample:
-        raise ModelError("--kernel-set, --device and --in-sample go with --problem-set")
     records = load_records(args.records)
     if args.adapt:
         return _adapt(args, records)
     if args.imitate and (args.recipe or args.also or args.warm_start or args.target):
         raise ModelError("--imitate has a recipe of its own and reads no times: leave out options on them")
-    if args.build_dir:
-        raise ModelError("--build-dir goes with --adapt: training reads metrics of binaries from the records")
     say = partial(print, file=progress_stream(args), flush=True)
     effort = Effort(args.seed, args.threads, None if args.quiet else say)
     targets = tuple(name.strip() for name in args.target.split(",")) if args.target else ()
@@ -142,7 +139,7 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
     from tile_oracle.model.predictor import Predictor
     from tile_oracle.training.adapt import adapted, remembered, save_adapted
 
-    if args.warm_start or args.recipe or args.also:
+    if args.warm_start or args.imitate or args.recipe or args.also or args.target:
         raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
     folder, binaries = folder_of_model(args.adapt), None
     if args.build_dir:

@@ -46,7 +46,7 @@ GOES_ON = "what was measured is kept, and the same command goes on from there"
 ARGUMENTS = argument_table(f"""
 problems [PROBLEM...]  {PROBLEM_HELP}
 --problem-set SET  without a model: measure what teaches most about all problems of a set together, by rounds
---from-records RUN...  write the oracles of runs to --output
+--from-records RUN...  with --output or --aiter: write the oracles of runs there
 --budget TIME  time for each problem (default: 60s), or for --problem-set (default: {SET_BUDGET})
 --quiet  no progress, only the results
 {AITER}
@@ -56,7 +56,7 @@ problems [PROBLEM...]  {PROBLEM_HELP}
 the measurements:
 --run-name NAME  the run's folder below --report-dir; the same name resumes
 --report-dir DIR=reports  where runs are kept
---seed N=0  seed of the choice of --problem-set
+--seed N=0  with --problem-set: seed of the choice
 --json  print the curve of a set, or one object per tuned problem and line {ONLY_JSON}
 """)
 
@@ -69,9 +69,7 @@ def run(args: argparse.Namespace) -> int:
             "one of them"
         )
     table = asked_table(args)
-    if args.from_records:
-        if table is None:
-            raise ModelError("--from-records goes with --output and --format: what is to be written?")
+    if args.from_records and table is not None:
         write_table(args, *winners_of_records(args.from_records, table[0]))
         return 0
     problems = problems_of_arguments(args.problems or [args.problem_set] * bool(args.problem_set))

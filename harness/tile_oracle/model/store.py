@@ -152,14 +152,16 @@ def oracle_device(path: Path) -> str:
     return path.parent.parent.name
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes a model folder: complete or not at all; an older one of that name is replaced.
-
-    Raises ModelError when a folder of that name holds something else than a model.
-    """
-    folder = Path(folder)
+def refuse_other_folder(folder: Path) -> None:
+    """Raises ModelError when a file or folder of that name holds something else than a model."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_model_folder(folder))):
         raise ModelError(f"{folder} exists and is not a model folder: choose another name")
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a model folder: complete or not at all; an older one of that name is replaced. Raises
+    ModelError."""
+    refuse_other_folder(folder)
     with disk_errors_as(ModelError, f"cannot write {folder}"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
