@@ -87,3 +87,5 @@ def test_sizes_near_a_problems_are_a_problem_again() -> None:
     assert len({one.heads for one in near}) > 2
     round_sizes = [one.seq_kv % 128 == 0 for one in near]
     assert 0.5 < np.mean(round_sizes) < 0.95
+    padless = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3")
+    assert {imitation._near(padless, ("Hi", "pad_h"), random).pad_h for _ in range(9)} == {0}

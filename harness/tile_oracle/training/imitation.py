@@ -92,7 +92,7 @@ def _near(problem: Problem, names: Sequence[str], random: np.random.Generator) -
     """Returns a problem of other sizes; the same one if none is found."""
     for _ in range(_TRIES):
         sizes = {}
-        for name in names:
+        for name in (name for name in names if getattr(problem, name)):  # no padding stays none
             size = int(getattr(problem, name))
             step = size & -size if random.random() < _ROUND else 1
             sizes[name] = max(1, round(size * 2 ** random.normal(0.0, _SPREAD) / step)) * step
