@@ -333,6 +333,15 @@ def test_a_projects_own_fixtures_of_these_names_are_left_alone(project: Project)
     assert project.pytest("test_mine.py").counts() == {"passed": 5, "skipped": 1}
 
 
+@pytest.mark.parametrize("name", ["problem", "kernel", "measure"])
+def test_a_fixture_that_hides_one_of_the_sweep_is_named(project: Project, name: str) -> None:
+    own = f"import pytest\n\n@pytest.fixture\ndef {name}():\n    return print\n"
+    project.write("conftest.py", own)
+    finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS)
+    assert f"\na conftest or plugin hides the fixture {name}: rename it\n" in finished.output
+    assert (finished.status, finished.counts()) == (2, {"error": 1})
+
+
 # ---- the plugin and pytest --------------------------------------------------------------------------
 
 

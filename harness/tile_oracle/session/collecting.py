@@ -62,24 +62,25 @@ class CollectionHooks:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         from tile_oracle.session.pair_id import pair_id
 
+        own = [one for one in metafunc.fixturenames if is_fixture_of_ours(metafunc, one)]
         if metafunc.definition.path not in (SUITE, REPLAY_SUITE):
-            self.state.others_measure |= any(is_fixture_of_ours(metafunc, one) for one in MEASURING)
+            self.state.others_measure |= any(one in MEASURING for one in own)
+        elif hidden := [one for one in own if not is_ours(metafunc, one)]:
+            raise pytest.Collector.CollectError(
+                f"a conftest or plugin hides the fixture {hidden[0]}: rename it"
+            )
         names = [name for name in ("problem", "kernel") if is_ours(metafunc, name)]
         plan = self.session.plan
         # Indirect: the values pass through the fixtures, so that a project can override these.
         if names == ["problem", "kernel"]:
             pairs = list(plan.pairs())
-            ids = [pair_id(problem, kernel) for problem, kernel in pairs]
-            metafunc.parametrize(names, pairs, ids=ids, indirect=True)
+            metafunc.parametrize(names, pairs, ids=[pair_id(*pair) for pair in pairs], indirect=True)
         elif names == ["problem"]:
             of_suite = metafunc.definition.path == REPLAY_SUITE
             problems = [problem for problem in plan.problems if not of_suite or plan.asked(problem)]
-            ids = [problem.id for problem in problems]
-            metafunc.parametrize("problem", problems, ids=ids, indirect=True)
+            metafunc.parametrize("problem", problems, ids=[one.id for one in problems], indirect=True)
         elif names == ["kernel"]:
-            kernels = plan.all_kernels
-            ids = [kernel.name for kernel in kernels]
-            metafunc.parametrize("kernel", kernels, ids=ids, indirect=True)
+            metafunc.parametrize("kernel", plan.all_kernels, ids=lambda one: one.name, indirect=True)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
