@@ -9,6 +9,7 @@ import pytest
 from tests.pytest_project import Project
 from tile_oracle.cli import main
 from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import load_records
 
 HEADER = "kernel,problem_idx,N,C,K,G,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,latency_ms"
 KERNELS = ("16x64x64_compv3_intrawave", "64x64x64_compv3_intrawave", "64x128x64_mem_interwave")
@@ -36,6 +37,17 @@ def test_the_problem_set_is_beside_the_records(published: Path, capsys: pytest.C
     assert written.problems == load_problem_set(published).problems
     assert written.problems == load_problem_set(out).problems
     assert written.provenance == "the problems of gfx950.parquet, imported from bench.csv"
+
+
+def test_files_of_one_name_are_runs_of_their_own(
+    project: Project, published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same row twice is one; of two times of a pair neither is lost."""
+    again = project.write("again/bench.csv", published.read_text().replace(",0.001\n", ",0.0015\n"))
+    files, out = [str(published), str(again), str(again)], published.with_name("all.parquet")
+    assert main(["import", *files, "--arch", "gfx950", "-o", str(out)]) == 0
+    assert "23 rows given more than once" in capsys.readouterr().out
+    assert sorted(load_records([out])["run"].value_counts()) == [1, 12]
 
 
 @pytest.mark.slow

@@ -82,6 +82,8 @@ DENIALS = [
     ({"stride_c": 16}, "stride_c contradicts the kernel or dense matrices"),
     ({"structured_sparsity": True}, "structured_sparsity contradicts the kernel or dense matrices"),
     ({"non_zero": 5}, "wrong"),
+    ({"non_zero": "nan"}, "non_zero is no such number"),
+    ({"non_zero": 2**20 + 1}, "non_zero is more than the output holds"),
     ({"batch_count": 4}, "batch_count says that it is another operation"),
     ({"B": 16}, "b says that it is another operation"),
     ({"op_type": "gemm_multi_d"}, "op_type says that it is another operation"),

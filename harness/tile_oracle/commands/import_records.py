@@ -21,7 +21,7 @@ from tile_oracle.foreign.summary import plain_name
 from tile_oracle.operation import operation_names
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
-from tile_oracle.record.schema import op_of
+from tile_oracle.record.merge import merge_records
 from tile_oracle.terminal.argument_table import argument_table
 from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.documentation import page
@@ -66,12 +66,12 @@ def run(args: argparse.Namespace) -> int:
         imported = import_file(
             path, args.arch, args.trust_unverified, args.dtype, args.device, args.layout, args.op
         )
-        print(imported.summary)
-        for line in imported.summary.shown:
-            print(f"  {line}")
+        print(imported.summary, *imported.summary.shown, sep="\n  ")
         frames.append(imported.records)
-    op_of(frame["op"].iloc[0] for frame in frames)
-    records = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    records = frames[0]
+    if len(frames) > 1:  # whose files may have the same name
+        records, merged = merge_records(frames)
+        print(*merged.lines()[1:], sep="\n")
     write_records(records, args.out)
     problems = _write_problem_set(records, args.files, args.out)
     print(

@@ -307,7 +307,7 @@ def _check_figures(read: _Rows, latency: Numbers, tflops: Numbers) -> None:
     outside = (fastest != _UNSTATED) & ~(fastest <= latency * (1 + TOLERANCE))
     outside |= (slowest != _UNSTATED) & ~(slowest >= latency * (1 - TOLERANCE))
     read.refuse("latency is outside its own samples", ok & outside)
-    for name, least in (("spread", 0.0), ("samples", 1.0), ("latency_min_ms", 0.0)):
+    for name, least in (("spread", 0.0), ("samples", 1.0), ("latency_min_ms", 0.0), ("non_zero", 0.0)):
         values = read.numbers(name)
         bad = (values != _UNSTATED) & (~(values >= least) | np.isinf(values))
         read.refuse(f"{name} is no such number", ok & bad)
@@ -336,6 +336,7 @@ def converted(
         _check_figures(read, latency, tflops)
         outputs = read.of_problem(lambda one: float(math.prod(one.operand_shapes[-1])))
         zero_share = 1 - _known(read.numbers("non_zero")) / outputs
+    read.refuse("non_zero is more than the output holds", zero_share < 0)
     unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
     summary.trusted = int((unwritten & read.keep & (read.status == "ok")).sum()) if trust else 0
     percent = np.char.add(np.char.mod("%.1f", 100 * np.nan_to_num(zero_share)), " % of the output is zero")
