@@ -57,7 +57,12 @@ def test_what_is_outside_of_the_training_is_counted(
     assert wide <= found["picks"].keys()
     assert all("C = " in found["picks"][problem] for problem in wide)
     outside = " problems lie outside the model's training range (C: "
-    assert f"{len(wide)}{outside}" in capsys.readouterr().out
+    assert f"{len(wide)}{outside}" in (said := capsys.readouterr().out)
+    assert "(trained for" not in said
+    other = pd.read_parquet(tmp_path / "all.parquet").assign(arch="gfx942")
+    write_dataset(other, tmp_path / "other.parquet")
+    assert main([*given[:2], str(tmp_path / "other.parquet")]) == 0
+    assert " model narrow (trained for gfx950, not gfx942)" in capsys.readouterr().out
 
     (tmp_path / "run" / "measurements").mkdir(parents=True)
     for records_first in ("all.parquet", "run"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -311,6 +312,9 @@ def test_two_steps_are_two() -> None:
 
 def test_exact_series_have_steps_without_noise() -> None:
     (step,) = find_steps(np.array([98.8] * 12 + [98.2] * 12))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one side is exact
+        assert [one.at for one in find_steps(np.array([82.1] * 4 + [97.4, 99.7, 98.9, 99.1, 99.6]))] == [4]
     assert (step.at, step.first, step.last, step.settled) == (12, 12, 12, True)
     assert (step.low, step.high) == pytest.approx((-0.6, -0.6))
     assert find_steps(np.full(30, 97.5)) == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.record.made_rows import make_row
 from tile_oracle.errors import RecordError
 from tile_oracle.record.journal import Journal, write_part
-from tile_oracle.record.run import MANIFEST, Run, RunLog, open_run
+from tile_oracle.record.run import MANIFEST, Run, RunLog, open_run, purpose_of
 
 PURPOSE = {"problem sets": {"smoke": "abc"}, "target": "cpu", "data seed": 1}
 
@@ -74,6 +74,7 @@ def test_a_folder_that_is_not_a_run_is_not_resumed(manifest: str, tmp_path: Path
     (tmp_path / "mine" / MANIFEST).write_text(manifest)
     with pytest.raises(RecordError, match=r"mine cannot be resumed: it holds no readable run.json; choose"):
         open_new(tmp_path, "mine", resume=True)
+    assert purpose_of(tmp_path / "mine") == {}, "its measurements can be read and merged"
     assert not open_new(tmp_path, resume=True).resumed
 
 

@@ -183,12 +183,12 @@ class Folders(Picker):
             return None, Origin(NO_MODEL, detail="no kernel of the kernel set is built")
         table = pd.concat(ranked, ignore_index=True) if len(ranked) > 1 else ranked[0]
         identity = ""
+        others = {read_spec(folder).arch for folder in self.folders.values()} - {self.arch, ""}
+        detail = f"trained for {' and '.join(sorted(others))}, not {self.arch}" if others else self.detail
         if records is not None:
             table, identity = without_refused(table, records, self.arch), self._identity()
         us = float(np.mean(spent_us)) if spent_us else None
-        origin = Origin(
-            FOLDER, self.name, self.detail, order_only=order_only, us_per_pick=us, identity=identity
-        )
+        origin = Origin(FOLDER, self.name, detail, order_only=order_only, us_per_pick=us, identity=identity)
         return table, origin
 
     def _identity(self) -> str:

@@ -157,13 +157,14 @@ def _folders_in(reports: Path) -> list[Path]:
 
 
 def purpose_of(folder: Path) -> dict[str, Any]:
-    """Returns the purpose of a run; empty for a folder without a manifest.
-
-    Raises RecordError for a manifest that cannot be read or is damaged.
-    """
+    """Returns the purpose of a run; empty for a folder without a manifest, and for a damaged one, which is
+    reported. Raises RecordError for a manifest that cannot be read."""
     try:
         return _purpose(folder)
     except FileNotFoundError:
+        return {}
+    except DamagedError as error:
+        tell_in_log(str(error))
         return {}
 
 
