@@ -169,8 +169,14 @@ def test_tuning_says_the_best_kernel_and_goes_on_from_its_records(tmp_path: Path
 def test_tuning_takes_problems_or_a_set_and_records_are_for_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "mine.csv").write_text("my own list")
     for words, message in (
-        ([], "give problems to measure, runs by --from-records, or a set by --problem-set"),
+        ([], "give problems, --from-records RUN or --problem-set SET, and"),
+        ([MINE, "--run-name", "../mine"], "--run-name '../mine' is not a plain name"),
+        (
+            [MINE, "--run-name", "mine", f"--report-dir={tmp_path}"],
+            "mine.csv exists and lists something else",
+        ),
         ([MINE, "--from-records", "x", "--aiter", "y"], "only one of them"),
         (["--from-records", "x"], "--from-records goes with --output or --aiter"),
         (["--from-records", str(tmp_path), "-o", "x.csv", "--format", "aiter"], "no records in"),

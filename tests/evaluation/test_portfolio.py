@@ -19,6 +19,8 @@ from tile_oracle.evaluation.portfolio import PoolEfficiencies, bound_percent, ch
 from tile_oracle.operation import Kind
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import write_dataset
 
 KIND = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 
@@ -105,6 +107,9 @@ def test_the_command_writes_a_list_that_kernel_sets_read(
     curve = {str(one["size"]): one["mean_percent"] for one in document["curve"]}
     assert all(curve[size] <= bound + 1e-9 for size, bound in document["bounds"].items())
     assert set(document["sets"]) == set(document["bounds"]) == {"2", "3"}
+    write_dataset(load_records([files[1]]).assign(arch="sm_90"), tmp_path / "other.parquet")
+    assert main(["portfolio", str(files[0]), "--judge", str(tmp_path / "other.parquet")]) == 2
+    assert "the records are of gfx950 and sm_90: a pool is of one" in capsys.readouterr().err
 
 
 def test_kernels_takes_the_list(

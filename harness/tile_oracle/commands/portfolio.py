@@ -82,13 +82,11 @@ class KindResult:
 def run(args: argparse.Namespace) -> int:
     """Prints the tables and writes the files. Raises RecordError."""
     sizes = _sizes(args.sizes)
-    records = load_records(args.records)
-    judged = {str(path): _pools_of(load_records([path])) for path in args.judge}
-    archs = sorted(records["arch"].dropna().unique())
+    records, *others = (load_records(paths) for paths in (args.records, *([one] for one in args.judge)))
+    judged = {str(path): _pools_of(one) for path, one in zip(args.judge, others, strict=True)}
+    archs = sorted({arch for one in (records, *others) for arch in one["arch"].dropna().unique()})
     if len(archs) > 1:
-        raise RecordError(
-            f"the records are of {' and '.join(archs)}: kernels of several architectures are not one pool"
-        )
+        raise RecordError(f"the records are of {' and '.join(archs)}: a pool is of one architecture")
     found = {kind: _result(pool, judged, sizes) for kind, pool in _pools_of(records).items()}
     strays = [name for name, pools in judged.items() if not pools.keys() & found.keys()]
     if strays:

@@ -16,7 +16,7 @@ from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, write_text
 from tile_oracle.commands.kinds import problems_of_arguments
 from tile_oracle.commands.open_registry import REGISTRY, open_registry
 from tile_oracle.commands.program_table import AITER, OUTPUT, asked_table, winners_of_records, write_table
-from tile_oracle.errors import ModelError
+from tile_oracle.errors import ModelError, RecordError
 from tile_oracle.exploration.cold_start import ColdStart, one_operation, transferable
 from tile_oracle.exploration.tune_rounds import TuneRounds, measure
 from tile_oracle.judge.oracle import find_oracles
@@ -24,6 +24,7 @@ from tile_oracle.problem_set import format_problem_set, load_problem_set
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.final import final_measurements
+from tile_oracle.record.run import check_name
 from tile_oracle.registry import Registry
 from tile_oracle.session.option_names import in_full
 from tile_oracle.session.options import duration_s
@@ -64,10 +65,8 @@ the measurements:
 def run(args: argparse.Namespace) -> int:
     """Measures; returns 1 when a problem has no kernel that is ok. Raises HarnessError."""
     if sum((bool(args.problems), bool(args.from_records), bool(args.problem_set))) != 1:
-        raise ModelError(
-            "give problems to measure, runs by --from-records, or a set by --problem-set, and only "
-            "one of them"
-        )
+        raise ModelError("give problems, --from-records RUN or --problem-set SET, and only one of them")
+    check_name(args.run_name)
     table = asked_table(args)
     if args.from_records and table is not None:
         write_table(args, *winners_of_records(args.from_records, table[0]))
@@ -96,7 +95,10 @@ def _measured(args: argparse.Namespace, problems: Sequence[Any], arch: str) -> s
     name = args.run_name or f"tune-{problems[0].id}{several}-{arch}"
     folder = args.report_dir.resolve()
     path = folder / f"{name}.csv"
-    write_text(path, format_problem_set(problems, ["tile-oracle tune"] * len(problems), ""))
+    listed = format_problem_set(problems, ["tile-oracle tune"] * len(problems), "")
+    if path.exists() and path.read_bytes() != listed.encode():
+        raise RecordError(f"{path} exists and lists something else: choose another --run-name")
+    write_text(path, listed)
     budget_s = len(problems) * duration_s("--budget", args.budget or "60s")
     model = {"model": args.model} if args.model else {}
     with wait(f"measuring {count(len(problems), 'problem')}: {folder / name}.txt"):

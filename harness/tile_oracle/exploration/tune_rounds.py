@@ -47,10 +47,12 @@ def measure(
         *(sys.executable, "-m", "pytest", *session, "--tile-oracle-resume"),
         *(f"--tile-oracle-{option}={value}" for option, value in {**own, **more}.items()),
     ]
-    with (folder / f"{name}.txt").open("ab") as log:
-        status = subprocess.run(command, check=False, stdout=log, stderr=subprocess.STDOUT).returncode
+    log = folder / f"{name}.txt"
+    with log.open("ab") as file:
+        status = subprocess.run(command, check=False, stdout=file, stderr=subprocess.STDOUT).returncode
     if status in _SESSION_FAILED or status < 0:
-        raise ModelError(f"the session of {name} ended with status {status}: see {folder / name}.txt")
+        said = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+        raise ModelError(f"the session of {name} ended with status {status}: {said} (all of it: {log})")
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,14 @@ class Run:
         return bool(names_in(self.measurements, "", ""))
 
 
+def check_name(name: str | None) -> None:
+    """Raises RecordError for a run's name that is no plain file name."""
+    if name is not None and not _NAME.fullmatch(name):
+        raise RecordError(
+            f"--run-name {name!r} is not a plain name of letters, digits, dot, dash, underscore"
+        )
+
+
 def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str | None, resume: bool) -> Run:
     """Creates a run, or with `resume` opens the newest one with the same purpose (or the one named).
 
@@ -78,10 +86,7 @@ def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str 
     aside: those pairs are measured again. Raises RecordError for a name that is not a file name or is taken,
     for a run to resume that has another purpose, and for files that cannot be read or written.
     """
-    if name is not None and not _NAME.fullmatch(name):
-        raise RecordError(
-            f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore"
-        )
+    check_name(name)
     wanted = json.loads(json.dumps(purpose))
     with disk_errors_as(
         RecordError, f"cannot open a run in {reports}", "free space or choose another --report-dir"
@@ -150,10 +155,7 @@ def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
 
 
 def _folders_in(reports: Path) -> list[Path]:
-    try:
-        return sorted(path for path in reports.iterdir() if path.is_dir())
-    except FileNotFoundError:
-        return []
+    return sorted(path for path in reports.iterdir() if path.is_dir()) if reports.exists() else []
 
 
 def purpose_of(folder: Path) -> dict[str, Any]:
