@@ -115,7 +115,8 @@ def selection_bytes(data: ReportData) -> bytes:
 
 def report_again(run_dir: Path, records: pd.DataFrame, accepted: Path | None = None) -> ReportData:
     """Returns the report of the run in a folder, made anew from its records and from all else that its report
-    files say; without a report only the run's name is known. accepted: the file of another baseline.
+    files say; without a report only the run's name and device are known. accepted: the file of another
+    baseline.
 
     Raises RecordError, and GateError for a baseline.
     """
@@ -123,11 +124,14 @@ def report_again(run_dir: Path, records: pd.DataFrame, accepted: Path | None = N
     with disk_errors_as(RecordError, f"the report in {run_dir} cannot be read"):
         document = _read_verdict(path)
         problems, rankings = _read_selection(run_dir / SELECTION) if document else (None, None)
+    document = document or {"scope": {"stopped": "the session ended before its report"}}
+    by = records[["target", "arch", "device"]].dropna().head(1).to_dict("records")
+    made = dict(*by, name=run_dir.resolve().name)
 
     def part(kind: type[_T], name: str) -> _T:
         return typed(document.get(name) or {}, kind, f"{path}: {name}", RecordError, _FIX)
 
-    document["run"] = {"name": run_dir.resolve().name, **part(dict, "run"), "folder": str(run_dir)}
+    document["run"] = {**made, **part(dict, "run"), "folder": str(run_dir)}
     there = document.get("baseline")
     baseline = None if there is None else parse_baseline(there, path)
     if accepted is not None:
