@@ -35,17 +35,19 @@ def step_of_product(
     """The sums with the product of a step. x: rows of A; y: rows of B, n, from `left` on. Hopper adds fp8 up
     in some 14 bits: the product of every step, at most 128 deep, has sums of its own and then the scales."""
     if a_scale_ptr is None:
-        return tl.dot(y, x.T, sums) if SWAPPED else tl.dot(x, y.T, sums)
-    part = tl.dot(y, x.T) if SWAPPED else tl.dot(x, y.T)
-    block, blocks = depth // SCALED, tl.cdiv(K, SCALED)
-    factors = tl.load(a_scale_ptr + a_rows * blocks + block)
-    of_expert = b_scale_ptr + expert * tl.cdiv(N, SCALED) * blocks + block
-    if n.shape[0] <= SCALED:  # columns of one block
-        factors *= tl.load(of_expert + left // SCALED * blocks)
+        sums = tl.dot(y, x.T, sums) if SWAPPED else tl.dot(x, y.T, sums)
     else:
-        of_columns = tl.load(of_expert + n // SCALED * blocks, mask=n < N, other=0.0)
-        part *= of_columns[:, None] if SWAPPED else of_columns[None, :]
-    return sums + part * (factors[None, :] if SWAPPED else factors[:, None])
+        part = tl.dot(y, x.T) if SWAPPED else tl.dot(x, y.T)
+        block, blocks = depth // SCALED, tl.cdiv(K, SCALED)
+        factors = tl.load(a_scale_ptr + a_rows * blocks + block)
+        of_expert = b_scale_ptr + expert * tl.cdiv(N, SCALED) * blocks + block
+        if n.shape[0] <= SCALED:  # columns of one block
+            factors *= tl.load(of_expert + left // SCALED * blocks)
+        else:
+            of_columns = tl.load(of_expert + n // SCALED * blocks, mask=n < N, other=0.0)
+            part *= of_columns[:, None] if SWAPPED else of_columns[None, :]
+        sums += part * (factors[None, :] if SWAPPED else factors[:, None])
+    return sums
 
 
 @triton.jit
