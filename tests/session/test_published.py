@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def test_a_file_that_cannot_be_written_fails_the_session(recorded: Recorded) -> 
     done = recorded.project.pytest(*SHIPPED, "--allow=no-baseline", "--report-json=/proc/no.json")
     assert done.status == 1
     assert "--report-json /proc/no.json cannot be written" in done.output
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "pipe"])
+def test_what_is_no_outcome_is_not_replaced(recorded: Recorded, name: str) -> None:
+    file = recorded.project.write("mine.csv", "N,C,K,Hi,Wi,Y,X\n1,8,8,9,9,3,3\n")
+    if name == "pipe":
+        os.mkfifo(recorded.project.folder / name)
+    done = recorded.project.pytest(f"--problem-set={file}", "--target=cpu", f"--report-json={name}")
+    assert done.status == 4
+    assert f"/{name} exists and is no session's outcome: name another" in done.output
+    assert (recorded.project.folder / name).exists()
 
 
 def test_pyproject_s_defaults_are_overridden_by_the_command_line(make_project: Callable[[], Project]) -> None:

@@ -80,9 +80,7 @@ class OptionNames:
             self._args[:] = [*(PREFIX + one[2:] for one in defaults), *in_full(self._args, free)]
             found = look_for_conftests_by(self._config, self._parser, self._args)
             if report := found.tile_oracle_report_json:
-                # What ends the process itself leaves no outcome of an earlier session behind.
-                with suppress(OSError):  # it cannot be replaced either: the session's end says why
-                    (self._config.invocation_params.dir / Path(report).expanduser()).unlink()
+                _forget_outcome(self._config.invocation_params.dir / Path(report).expanduser())
 
     def close(self) -> None:
         """Leaves to conftests and other plugins what is theirs. Raises UsageError for an option that is given
@@ -127,6 +125,16 @@ class OptionNames:
         if lost and not self.opens:
             said = f"{lost}: only in sessions, with --problem-set or --oracle"
             say_with_usage_errors(self._config, "tile-oracle", said)
+
+
+def _forget_outcome(path: Path) -> None:
+    """Removes the outcome of an earlier session, which would stay where something ends the process itself.
+    Raises UsageError for whatever else is there."""
+    with suppress(OSError):  # it cannot be replaced either: the session's end says why
+        written = path.read_bytes()[:99] if path.is_file() else b"else"
+        if path.exists() and written and b'"exit_status"' not in written:
+            raise pytest.UsageError(f"--report-json {path} exists and is no session's outcome: name another")
+        path.unlink()
 
 
 def register_options(parser: pytest.Parser, spelt: Mapping[str, tuple[str, ...]]) -> None:
