@@ -155,6 +155,8 @@ def test_the_command_takes_a_models_picks(
     assert [line.split() for line in shown[1:]] == rows
     assert main([*words, "--adapt", "--budget", "4", "--json"]) == 0
     assert [row["problem"] for row in json.loads(capsys.readouterr().out)] == [one] * 4
+    assert main([*words[:2], "--csv", words[1]]) == 2
+    assert "m.parquet is also an input: write to another file" in capsys.readouterr().err
     assert main([*words[:2], "--adapt"]) == 2
     assert "--adapt goes with --model" in capsys.readouterr().err
     write_dataset(timed.assign(arch="sm_90"), tmp_path / "m.parquet")

@@ -45,10 +45,15 @@ _NEEDS = re.compile(r"with ((?:--[a-z]|RECORDS)[^:]*): ")
 
 
 def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> None:
-    """Raises HarnessError for places that cannot be written, and for an argument whose help says that it goes
-    with others, of which none is given."""
+    """Raises HarnessError for places that cannot be written, for texts in place of an input, and for an
+    argument whose help says that it goes with others, of which none is given."""
     places = (getattr(args, name, None) for name in WRITTEN)
     refuse_unwritable(place for place in places if isinstance(place, str | Path))
+    values = [value for name, value in vars(args).items() if name not in WRITTEN]
+    read = [Path(str(one)) for value in values for one in (value if isinstance(value, list) else [value])]
+    texts = (getattr(args, name, None) for name in ("csv", "html", "markdown", "pairs", "json"))
+    if over := [place for place in texts if place in read and Path(place).is_file()]:
+        raise HarnessError(f"{over[0]} is also an input: write to another file")
     given = set()
     for one in arguments:
         value = getattr(args, one.names[-1].lstrip("-").replace("-", "_"))
