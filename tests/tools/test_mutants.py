@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,9 @@ def test_the_tests_of_a_room_find_what_they_look_at(checkout: Path) -> None:
     assert sorted(survivors) == expected, done.stderr
     assert "13 mutants, 1 of them equivalent: 2 survived\n83.3 % killed" in done.stdout
     assert done.returncode == 1
+
+
+def test_what_is_listed_as_equivalent_is_a_mutant() -> None:
+    listed = tomllib.loads(mutants.EQUIVALENT.read_text("utf-8"))["equivalent"]
+    there = {(f"{one.file} {one.function}", one.before, one.after) for one in mutants.sample(1 << 30, "1")}
+    assert [one for one in listed if (one["in"], one["before"], one["after"]) not in there] == []
