@@ -43,15 +43,15 @@ def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
 @pytest.mark.slow
 def test_worse_efficiencies_fail_a_session_without_failed_tests(accepted: tuple[Project, Finished]) -> None:
     project, _ = accepted
-    path, baseline = baseline_of(project)
+    path, _ = baseline_of(project)
     accepted_one = load_baseline(path)
     better = replace(accepted_one, efficiencies=dict.fromkeys(accepted_one.efficiencies, 1.0))
     elsewhere = project.folder / "better" / path.relative_to(project.folder / "models")
     save_baseline(better, elsewhere)
-    if min(baseline["efficiencies"].values()) == 1:
-        pytest.skip("every pick of this run was the oracle: nothing can be worse than its baseline")
     strict = ("--mean-tolerance=0", "--problem-tolerance=0", "--criteria=published")
     finished = project.pytest(*JUDGED, "--resume", "--baseline-dir", "better", *strict)
+    if " min 100.0 %" in finished.output:  # by its own times: leaders are measured again
+        pytest.skip("every pick of this run was the oracle: nothing can be worse than its baseline")
     counts = finished.counts()
     assert counts["passed"] + counts["failed"] == 32 + 6
     assert counts["failed"] >= 2, "mean and largest loss at least"
