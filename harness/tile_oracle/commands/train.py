@@ -77,7 +77,7 @@ records RECORDS...  {RECORDS_HELP}
 --also RECORDS*  records of other directions (without directions: of another data type of the same size), or
     of another compiler or device, as auxiliary training data (may be repeated): kernels of one family behave
     alike. The model is not judged by them; rows of held-out shapes are left out
---warm-start MODEL  grow further trees on every target of an existing model
+--warm-start MODEL  grow further trees on every target of an existing model; its networks go on learning
 --imitate MODEL  train a small network on an existing model's scores of the records' kernels, on their
     problems and others near them: native code picks by it in microseconds
 --adapt MODEL  train no trees: correct an existing model by these records, of another compiler, device or

@@ -99,7 +99,7 @@ def fit(
         trees = _fit_trees(part, target, data, alike, effort, old, kept)
         members.append(replace(trees, physical=physical) if target.name == "correction" else trees)
     if recipe.network is not None:
-        members.append(_network(recipe.network, rows, groups, hardware, effort))
+        members.append(_network(recipe.network, rows, groups, hardware, effort, start))
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
 
 
@@ -109,6 +109,7 @@ def _network(
     groups: npt.NDArray[np.int64],
     hardware: Mapping[str, float],
     effort: Effort,
+    start: Ranker | None,
 ) -> NetworkMember:
     if not part.schema:
         raise ModelError(
@@ -118,7 +119,10 @@ def _network(
     log_time = _log_time(rows)
     weight = nearness(log_time, groups) ** part.settings.near
     schema, say = schema_named(part.schema), None if effort.report is None else effort.say
-    return grow_network(schema, rows, log_time, weight, groups, hardware, part.settings, effort.seed, say)
+    old = None if start is None else start.network
+    return grow_network(
+        schema, rows, log_time, weight, groups, hardware, part.settings, effort.seed, say, old
+    )
 
 
 def _groups(rows: pd.DataFrame) -> npt.NDArray[np.int64]:

@@ -49,6 +49,7 @@ _LARGE = 64.0
 _FIRST_DECAY, _SECOND_DECAY, _TINY = 0.9, 0.99, 1e-8
 _WARM_UP = 50
 _MOST_ERROR = 1.0
+_FURTHER_EPOCHS, _FURTHER_RATE = 20, 0.0005
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,14 @@ class NetworkSettings:
     dropout: float = 0.1
     near: float = 1.5
 
+    @classmethod
+    def further(cls, member: NetworkMember) -> NetworkSettings:
+        """Returns those by which a member's networks go on learning: few epochs at a low rate, so that they
+        forget little."""
+        first = member.networks[0]
+        hidden = tuple(len(layer.bias) for layer in first[:-1])
+        return cls(hidden, len(member.networks), epochs=_FURTHER_EPOCHS, rate=_FURTHER_RATE)
+
 
 def grow_network(
     schema: FeatureSchema,
@@ -78,8 +87,11 @@ def grow_network(
     settings: NetworkSettings,
     seed: int = 0,
     say: Callable[[str], None] | None = None,
+    old: NetworkMember | None = None,
 ) -> NetworkMember:
     """Returns a member fitted to all rows. weight: of each row. groups: the problem number of each row.
+
+    old: a member of this schema, whose networks go on learning with the inputs that they have.
 
     The same rows and seed give the same networks on one machine, with any number of threads. Between kinds of
     processors the last digits of sums differ. Raises ModelError for a schema without kernels' configurations.
@@ -88,9 +100,9 @@ def grow_network(
         raise ModelError(f"a network reads kernels' configurations, which {schema.name} does not have")
     names = list(schema.names)
     features = schema.compute(rows, hardware)
-    inputs = _inputs(names, features)
+    inputs = _inputs(names, features) if old is None else old.inputs
     numbers = inputs.numbers(features[:, [names.index(name) for name in inputs.columns]]).astype(np.float32)
-    prior = PRIOR if PRIOR in names else ""
+    prior = (PRIOR if PRIOR in names else "") if old is None else old.prior
     goal = log_time - (features[:, names.index(prior)] if prior else 0.0)
     order = np.argsort(groups, kind="stable")
     data = _Data(
@@ -111,7 +123,8 @@ def grow_network(
         ThreadPoolExecutor(min(settings.count, usable_cores())) as threads,
     ):
         try:
-            networks = tuple(threads.map(partial(_grown, data, settings, stop), seeds))
+            starts = [None] * settings.count if old is None else old.networks
+            networks = tuple(threads.map(partial(_grown, data, settings, stop), seeds, starts))
         except BaseException:
             stop.set()  # else Ctrl-C would wait for the last epoch
             raise
@@ -165,15 +178,21 @@ class _Data:
     starts: npt.NDArray[np.int64]
 
 
-def _grown(data: _Data, settings: NetworkSettings, stop: threading.Event, seed: int) -> Network:
+def _grown(
+    data: _Data, settings: NetworkSettings, stop: threading.Event, seed: int, old: Network | None
+) -> Network:
     generator = np.random.default_rng(seed)
-    sizes = [data.numbers.shape[1] + data.marks.shape[1], *settings.hidden, 1]
-    weights = [
-        generator.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs)).astype(np.float32)
-        for inputs, outputs in pairwise(sizes)
-    ]
-    weights[-1] *= np.float32(0.1)
-    biases = [np.zeros(size, dtype=np.float32) for size in sizes[1:]]
+    if old is None:
+        sizes = [data.numbers.shape[1] + data.marks.shape[1], *settings.hidden, 1]
+        weights = [
+            generator.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs)).astype(np.float32)
+            for inputs, outputs in pairwise(sizes)
+        ]
+        weights[-1] *= np.float32(0.1)
+        biases = [np.zeros(size, dtype=np.float32) for size in sizes[1:]]
+    else:
+        weights = [layer.weights.astype(np.float32) for layer in old]
+        biases = [layer.bias.astype(np.float32) for layer in old]
     problems = len(data.starts) - 1
     adam = _Adam(weights, biases, settings, settings.epochs * -(-problems // settings.problems))
     for _ in range(settings.epochs):

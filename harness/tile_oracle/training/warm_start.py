@@ -1,4 +1,5 @@
-"""Warm start: every booster of an existing model grows further, each on its own target.
+"""Warm start: every booster of an existing model grows further, each on its own target, and its networks go
+on learning.
 
 The grown model keeps the old one's members, features, aliases and picking weights, and each booster begins
 with the old booster's trees. Settings that would drop a member are refused.
@@ -19,7 +20,8 @@ from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.ranker import Ranker, TreeMember
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, metrics_file, read_json, read_manifest
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
-from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named
+from tile_oracle.training.grow_network import NetworkSettings
+from tile_oracle.training.recipe import RECIPES, NetworkPart, Recipe, TreePart, recipe_named
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,6 @@ class WarmStart:
                 )
         if not old.ranker.trees:
             raise ModelError(f"warm start: {folder} has no trees to grow: train without --warm-start")
-        if old.ranker.network is not None:
-            raise ModelError(
-                f"warm start: {folder} has networks, which do not grow: train without --warm-start"
-            )
         tested = folder / OUT_OF_FOLD_FILE
         metrics = {name: folder / metrics_file(name) for name in old.spec.targets}
         return cls(
@@ -90,9 +88,13 @@ class WarmStart:
             )
             part = replace(part, schema=member.schema.name, ensemble=len(member.boosters), strongest=0)
             trees.append(part)
+        network = self.ranker.network
         return replace(
             wanted,
             trees=tuple(trees),
+            network=None
+            if network is None
+            else NetworkPart(network.schema.name, NetworkSettings.further(network)),
             weights=dict(self.ranker.weights),
             physical=self.ranker.physical is not None,
         )
