@@ -42,15 +42,13 @@ class _Slot:
         self._boot = boot()
 
     def _write(self, data: bytes) -> None:
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.pwrite(self._fd, data, 0)
+        with suppress(OSError):
+            os.pwrite(self._fd, data, 0)
 
     def sync(self) -> None:
         """Flushes what was written to the disk."""
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.fdatasync(self._fd)
+        with suppress(OSError, ValueError):  # ValueError: it is not open
+            os.fdatasync(self._fd)
 
 
 class AttemptSlot(_Slot):
@@ -59,7 +57,7 @@ class AttemptSlot(_Slot):
     def __init__(self, path: Path) -> None:
         super().__init__()
         with suppress(OSError):
-            self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            self._fd = os.open(path, os.O_WRONLY)
         self._problem = ""
         self._careful = False
 
@@ -99,7 +97,7 @@ class Attempts(_Slot):
         self._deaths = _read_deaths(folder, self._boot)
         assert self.path is not None
         try:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             take(self._fd)
             os.pwrite(self._fd, _AT_REST.ljust(_BYTES), 0)
         except OSError:
@@ -162,7 +160,7 @@ def _read_deaths(folder: Path, boot: str) -> list[_Death]:
         return []  # as on a full disk: deaths are not detected, measurements continue
     for path in paths:
         with suppress(OSError):
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 if not take(fd):
                     continue  # its session lives

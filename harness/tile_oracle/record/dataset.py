@@ -178,8 +178,8 @@ def _read_tables(path: Path, compact: bool) -> list[pa.Table]:
             raise RecordError(f"no records in {folder} itself, but it holds {named}: give {runs[-1]}")
         raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
     bytes_of = [part.stat().st_size for part in parts]
-    what = f"reading records of {folder.parent.name if folder != path else folder.name}"
-    return tables + [_read_part(part, compact) for part in steps(what, parts, bytes_of)]
+    progress = steps(f"reading records of {path.name}", parts, bytes_of)
+    return tables + [_read_part(part, compact) for part in progress]
 
 
 def _journal_table(journal: Path, compact: bool) -> pa.Table | None:

@@ -209,7 +209,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _when(frame: pd.DataFrame) -> np.ndarray:
     if "time" not in frame:
         return np.arange(len(frame))
-    return np.asarray(pd.to_datetime(frame["time"], utc=True).astype("int64"))
+    return np.asarray(pd.to_datetime(frame["time"]).astype("int64"))
 
 
 def _check_columns(records: pd.DataFrame) -> None:

@@ -213,7 +213,7 @@ class Journal:
             if _part_of(path).exists():
                 continue
             try:
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
             except FileExistsError:
                 continue
             try:
@@ -324,7 +324,7 @@ def seal_abandoned(folder: Path) -> int:
     sealed = 0
     for path in journals_in(folder):
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -351,7 +351,7 @@ def left_unsealed(folder: Path) -> list[Path]:
 
 def _is_held(path: Path) -> bool:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -498,7 +498,7 @@ def forget_lost(folder: Path) -> int:
     """
     with disk_errors_as(RecordError, f"{folder} cannot be locked"):
         try:
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
             return 0
         try:

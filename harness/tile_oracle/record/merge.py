@@ -185,10 +185,10 @@ def _summary(rows: pd.DataFrame, **counts: int) -> MergeSummary:
     again = swept[swept.duplicated(pair, keep=False)]
     measured = again["status"] == "ok"
     seen = again.assign(ok=measured, bad=again["status"].isin(_FAILED))
-    repeated = seen.groupby(pair, observed=True)[["ok", "bad"]].any()
-    ok = again[measured].groupby(pair, observed=True)["latency_ms"]
+    repeated = seen.groupby(pair)[["ok", "bad"]].any()
+    ok = again[measured].groupby(pair)["latency_ms"]
     ratio = (ok.max() / ok.min() - 1.0)[ok.size() > 1]
-    hashes = rows.dropna(subset=["source_hash"]).groupby("kernel", observed=True)["source_hash"].nunique()
+    hashes = rows.dropna(subset=["source_hash"]).groupby("kernel")["source_hash"].nunique()
     return MergeSummary(
         kept=len(rows),
         pairs=len(rows.drop_duplicates(pair)),
@@ -260,7 +260,7 @@ def align_runs(records: pd.DataFrame) -> tuple[pd.DataFrame, Alignment]:
     Aligning aligned records again changes nothing but rounding.
     """
     records = records.reset_index(drop=True)
-    runs = records.groupby("problem", observed=True)["run"].nunique()
+    runs = records.groupby("problem")["run"].nunique()
     several = runs.index[runs > 1]
     rows = records[records["problem"].isin(several) & (records["status"] == "ok")]
     latest = rows.sort_values(["round", "time"], kind="stable").drop_duplicates(
@@ -271,7 +271,7 @@ def align_runs(records: pd.DataFrame) -> tuple[pd.DataFrame, Alignment]:
     for one in comparisons:
         of_runs.setdefault((one.fixed, one.run), []).extend(one.ratios)
     factor = pd.Series(1.0, index=records.index)
-    places = records.groupby(["problem", "run"], observed=True).indices
+    places = records.groupby(["problem", "run"]).indices
     found: list[float] = []
     by_run = 0
     for one in comparisons:
@@ -300,9 +300,9 @@ class _Comparison:
 def _comparisons(latest: pd.DataFrame) -> Iterator[_Comparison]:
     """Yields every run of a problem with the problem's largest one. latest: one ok row of a problem, run,
     kernel."""
-    for problem, table in latest.groupby("problem", observed=True):
+    for problem, table in latest.groupby("problem"):
         by_run = table.pivot(index="kernel", columns="run", values="latency_ms")
-        archs = table.groupby("run", observed=True)["arch"].first()
+        archs = table.groupby("run")["arch"].first()
         # Of several runs with as many kernels the one whose name sorts first.
         fixed = by_run.count().sort_index().idxmax()
         for run in by_run.columns.drop(fixed):
@@ -410,7 +410,7 @@ def _newest_binaries(records: pd.DataFrame, of: list[str]) -> pd.DataFrame:
     """Returns the rows of each kernel's, or pair's, last measured binary. Rows without a binary are kept:
     what a rule refused was never built. Equal times go to the hash that sorts last."""
     built = records.dropna(subset=["source_hash"])
-    last = built.groupby([*of, "source_hash"], observed=True)["time"].max().reset_index()
+    last = built.groupby([*of, "source_hash"])["time"].max().reset_index()
     last = last.sort_values([*of, "time", "source_hash"], na_position="first")
     newest = last.drop_duplicates(of, keep="last")[[*of, "source_hash"]]
     own = records[of].merge(newest, on=of, how="left")["source_hash"].to_numpy()

@@ -90,16 +90,13 @@ def join(folder: Path, manifest: str, owner: str) -> RunLock:
 
 def _opened(path: Path, how: int) -> int:
     with disk_errors_as(RecordError, f"{path} cannot be opened"):
-        return os.open(path, how | os.O_CLOEXEC | os.O_NONBLOCK)
+        return os.open(path, how | os.O_NONBLOCK)
 
 
 def _wait_for_workers(manifest: Path) -> None:
-    try:
-        handle = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
+    if not manifest.exists():
         return  # a run that is being created has no workers
-    except OSError as error:
-        raise RecordError(f"{manifest} cannot be opened: {error.strerror}") from None
+    handle = _opened(manifest, os.O_RDONLY)
     try:
         if not _locked(handle, manifest.parent, _LONGEST_WAIT_S):
             raise RecordError(
