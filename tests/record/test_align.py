@@ -113,5 +113,6 @@ def test_where_a_problem_has_too_few_shared_kernels_all_pairs_of_the_runs_count(
     more = measured(KERNELS[6:8], "b", {problem.id: 0.9 for problem in problems}, problems=problems)
     aligned, found = align_runs(pd.concat([rows, new, more[~more["problem"].isin(fewer)]]))
     assert (found.aligned, found.by_run, found.apart) == (10, 2, 0)
+    assert "2 of them by all pairs that the two runs share" in "\n".join(found.lines())
     truth = by_pair(measured(KERNELS, "all", problems=problems))
     np.testing.assert_allclose(by_pair(aligned), truth.reindex(by_pair(aligned).index), rtol=1e-9)

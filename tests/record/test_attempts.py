@@ -52,6 +52,8 @@ def test_deaths_at_different_kernels_blame_none(tmp_path: Path) -> None:
     session = Attempts(tmp_path, "3")
     assert not session.blamed("p", "a")
     assert not session.blamed("p", "b")
+    session.finished("p")
+    assert not session.careful("p")
 
 
 def test_a_death_between_two_kernels_blames_none(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def check(*rows: Row) -> None:
         ({"Hi": -5}, "Hi differs from earlier rows of the problem"),
         ({"tile_m": 32}, "the kernel's name and columns describe different kernels"),
         ({"kernel": "grouped_conv_of_my_own"}, "the kernel's name and columns describe different kernels"),
+        ({"kernel": "a\n" * 99}, r"row 3 \(.{157}\.\.\. on forward-.*describe different kernels"),
         ({"pipeline": "mem"}, "the kernel's name and columns describe different kernels"),
         (
             {"kernel": "grouped_conv_forward_fp32_2d_cudnn.e1.stages=2", "specialization": None},

@@ -287,7 +287,9 @@ def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(limit_bytes: i
     assert pd.read_parquet(tmp_path)["check_points"].tolist() == list(range(written))
 
 
-def test_a_torn_row_that_stays_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_row_that_stays_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
@@ -300,28 +302,33 @@ def test_a_torn_row_that_stays_costs_no_other(tmp_path: Path, monkeypatch: pytes
             journal.append(make_row(1))
     journal.append(make_row(2))
     journal.append(make_row(3))
-    assert [row["latency_ms"] for row in decode_lines(die(journal).read_bytes()).rows] == [0.5, 2.5, 3.5]
+    assert load_records(tmp_path)["latency_ms"].tolist() == [0.5, 2.5, 3.5]
+    assert "has damaged lines (1): they are left out" in caplog.text
+    assert die(journal).read_bytes().count(b"\n") == 4, "none of them is empty"
 
 
 def test_rows_are_flushed_to_the_disk_and_its_errors_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flushed = threading.Semaphore(0)
+    named, flushed = threading.Semaphore(0), threading.Semaphore(0)
 
     def refuse(fd: int) -> None:
         flushed.release()
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(journal_module, "_SYNC_SECONDS", 0.0)
-    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(journal_module, "sync_folder", lambda folder: named.release())
     journal = Journal(tmp_path, "w")
     journal.append(make_row(0))
+    assert named.acquire(timeout=300), "its name is on the disk, too"
+    monkeypatch.setattr(os, "fsync", refuse)
+    journal.append(make_row(1))
     assert flushed.acquire(timeout=300)
     with journal._flusher._at_disk:  # until it has taken note
         pass
     with pytest.raises(RecordError, match=r"flushing to disk failed \(Input/output error\); the rows are in"):
-        journal.append(make_row(1))
-    assert len(decode_lines(die(journal).read_bytes()).rows) == 2
+        journal.append(make_row(2))
+    assert len(decode_lines(die(journal).read_bytes()).rows) == 3
 
 
 def test_an_unwritable_part_leaves_the_journal_readable(

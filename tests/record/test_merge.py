@@ -136,6 +136,8 @@ def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted() -> N
     ]
     merged, summary = merge_records([table_of(rows[::-1])])
     assert merged.index.tolist() == [0, 1, 2, 3, 4]
+    alike = [make_row(0, run=None, time=None, latency_ms=latency_ms) for latency_ms in (0.75, 0.5)]
+    assert merge_records([table_of([make_row(1), *alike])])[0].index.tolist() == [0, 1, 2]
     assert summary.rows_of["devices"] == {"X": 1, "Y": 4}
     assert summary.binaries == 1
     assert (summary.repeated_pairs, summary.disagreeing) == (2, 1)

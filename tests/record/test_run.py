@@ -173,8 +173,11 @@ def test_problems_and_rounds_are_distinguished(run: Run) -> None:
     assert other.known("no-such-problem") == []
 
 
-def test_a_part_that_is_not_parquet_is_reported(run: Run) -> None:
+def test_a_part_that_is_not_parquet_is_reported_and_set_aside(run: Run, tmp_path: Path) -> None:
     run.measurements.mkdir()
-    (run.measurements / "part-x.parquet").write_bytes(b"junk")
-    with pytest.raises(RecordError, match=r"part-x.parquet is not a readable .*; --resume sets it aside"):
-        RunLog(run, "w").known("p")
+    for name in ("_damaged-part-x.parquet", "_damaged-2-part-x.parquet", "_damaged-3-part-x.parquet"):
+        (run.measurements / "part-x.parquet").write_text(name)
+        with pytest.raises(RecordError, match=r"part-x.parquet is not a readable .*; --resume sets it aside"):
+            RunLog(run, "w").known("p")
+        open_new(tmp_path, "mine", resume=True)
+        assert (run.measurements / name).read_text() == name
