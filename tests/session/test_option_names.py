@@ -70,10 +70,11 @@ def test_short_names_work_wherever_options_are_given(bare: Project, way: str) ->
     else:
         (bare.folder / "pytest.ini").unlink()
         table = '[tool.pytest.ini_options]\n[tool.tile-oracle]\ntarget = "replay"\nallow = ["no-baseline"]\n'
-        bare.write(way, table)
+        bare.write(way, f"{table}cold-cache = true\nfirst = 2\n")  # which a replay does not read
         arguments = ("--problem-set", SET)
     done = bare.pytest(*arguments, "-q", environment=environment)
     assert (done.status, done.counts()["passed"]) == (0, 12), done.output
+    assert "cold" not in done.output  # nor in the name of the baseline
 
 
 def test_values_are_no_files_of_tests_and_need_a_session(bare: Project) -> None:

@@ -203,6 +203,7 @@ def test_invalid_options_are_a_one_line_error(
         ),
         ((f"--oracle={tmp_path / 'two.parquet'}",), "has records of 2 devices (Another, Made-up"),
         ((f"--oracle={recorded.oracle}", "--target=cpu"), "--oracle replays records, --target cpu measures"),
+        (("--target=replay", "--tile-oracle-samples=5"), "--samples is for sessions that measure"),
         (("--target=replay", "--kernel-set=full"), "no oracle is shipped with any model"),
         (("--target=replay", "--model=made_up", "--kernel-set=full"), "is shipped with the model made_up"),
     ):

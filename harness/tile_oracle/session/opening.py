@@ -7,7 +7,8 @@ from typing import Any
 
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.session.models import AUTO, NONE
-from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.option_names import PREFIX, asked_names
+from tile_oracle.session.options import OF_DEVICES, SessionOptions
 from tile_oracle.session.recording import replays
 from tile_oracle.session.session import Session
 from tile_oracle.targets.target import INTERPRET
@@ -23,8 +24,9 @@ def open_session(options: SessionOptions, **process: Any) -> Session:
     if replays(options):
         from tile_oracle.session.replay_session import ReplaySession
 
-        if options.first is not None:
-            raise HarnessError("--first is for sessions that measure: a replay has all kernels at once")
+        asked = {word.replace(PREFIX, "--") for word in asked_names(options.command)}
+        if idle := [f"--{name}" for name in OF_DEVICES if f"--{name}" in asked]:
+            raise HarnessError(f"{idle[0]} is for sessions that measure: in a replay leave it out")
         return ReplaySession(options, **process)
     if options.target == INTERPRET:
         if options.model not in (AUTO, NONE):

@@ -107,7 +107,7 @@ class OptionNames:
     @property
     def _asked(self) -> set[str]:
         """The options of the command line itself."""
-        return {_name(arg) for arg in _with_files(list(map(str, self._config.invocation_params.args)))}
+        return asked_names(list(map(str, self._config.invocation_params.args)))
 
     @property
     def opens(self) -> bool:
@@ -158,6 +158,11 @@ def _dest(name: str) -> str:
 
 def _name(arg: str) -> str:
     return arg.partition("=")[0]
+
+
+def asked_names(args: Sequence[str]) -> set[str]:
+    """Returns the options among arguments, as they are spelt there."""
+    return {_name(arg) for arg in _with_files(args)}
 
 
 def _with_files(args: Sequence[str]) -> Iterator[str]:

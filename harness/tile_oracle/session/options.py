@@ -254,6 +254,12 @@ _RECORDED = (
     *("sampling", "far-behind", "cold-cache", "data-seed", "model", "models", "update-baseline", "repick"),
 )
 """The options whose values reports state: they decide on measurements and picks."""
+OF_DEVICES = (
+    *("fleet", "fleet-match", "library-algorithms", "toolchain", "isa", "build-dir", "build-jobs", "first"),
+    *("kernel-budget", "kernel-timeout", "samples", "sampling", "far-behind", "cold-cache", "data-seed"),
+    "settle-budget",
+)
+"""The options that only a session that measures reads."""
 
 
 @dataclass(frozen=True)

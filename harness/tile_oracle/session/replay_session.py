@@ -24,6 +24,7 @@ from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_rows
 from tile_oracle.record.journal import names_in
 from tile_oracle.record.run import Run
+from tile_oracle.record.schema import COLD
 from tile_oracle.report.data import settled
 from tile_oracle.session.items import REPLAY_SUITE
 from tile_oracle.session.kernels_option import read_kernels
@@ -297,7 +298,9 @@ class ReplaySession(Session):
 
 
 def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
-    """Returns the options with the recorded kernel set and filter, unless --kernel-set names a set."""
+    """Returns the options with the recorded caches, kernel set and filter; of the last two those of
+    --kernel-set, if it names a set."""
+    options = replace(options, cold_cache=COLD in recording.records["cache"].unique())
     if not options.kernels.text:
         options = replace(options, kernels=read_kernels(recording.kernel_sources, Path()))
     if options.kernel_set_asked or not recording.kernel_set:
