@@ -140,11 +140,17 @@ def test_a_closed_pipe_is_not_an_error(arguments: tuple[str, ...]) -> None:
 def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     set_of_problems = tmp_path / "endless.csv"
     os.mkfifo(set_of_problems)
-    script = (
-        "import sys, tile_oracle.cli, tile_oracle.commands.problems as p; "
-        "p.run = lambda args: (print('ready', flush=True), open(sys.argv[1]).read()); "
-        "sys.exit(tile_oracle.cli.main(['problems']))"
-    )
+    script = """
+import sys, tile_oracle.cli, tile_oracle.commands.problems as p
+def run(args):
+    try:
+        print("ready", flush=True)
+        open(sys.argv[1]).read()
+    except KeyboardInterrupt:  # as when a module's import is broken off
+        raise ImportError("numpy.core.multiarray failed to import") from None
+p.run = run
+sys.exit(tile_oracle.cli.main(["problems"]))
+"""
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(set_of_problems)],
         stdout=subprocess.PIPE,
@@ -166,7 +172,10 @@ def test_an_interrupted_command_says_how_it_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(COMMANDS["build"].load(), "run", interrupted)
+    handlers: dict[int, object] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     assert main(["build", "-o", "prebuilt"]) == 130
+    assert "<lambda>" in str(handlers[signal.SIGINT]), "a second one is no traceback"
     assert "interrupted: what is compiled is in the cache, and the same command" in capsys.readouterr().err
 
 
@@ -206,10 +215,9 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         (["problems", "forward_smoke", "--dtype", "fp16"], "--dtype goes with --out or --miopen"),
         (["runs", "merge", "a", "-o", "b.parquet", "--device", "H100"], "--device goes with --format oracle"),
         (["runs", "compare", "old", "new", "--pairs", "open.csv"], "--pairs goes with --records: give that"),
-        (
-            ["model", "evaluate", "mine", "--json"],
-            "--json goes with RECORDS: give that, too",
-        ),
+        (["model", "evaluate", "mine", "--json"], "--json goes with RECORDS: give that, too"),
+        (["problems", "gemm_smoke", "--ids", "--miopen"], "--ids goes without --miopen: leave one of them"),
+        (["runs", "compare", "a", "b", "--json", "--markdown=-"], "--markdown and --json both print: write"),
         (["problems", "gemm_smoke softmax_smoke"], "several sets are written gemm_smoke,softmax_smoke"),
     ],
 )

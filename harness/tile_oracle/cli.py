@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn, cast
 
-from tile_oracle.commands.arguments import check_arguments
 from tile_oracle.commands.table import COMMANDS, GROUPS, Command, called_today, named_command
 from tile_oracle.errors import HarnessError
 from tile_oracle.process.optimized import refuse_missing_docstrings
@@ -115,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     named = named_command(given)
+    interrupts = _noted_interrupts()
     try:
         with plain_output():
             try:
@@ -130,11 +131,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         with suppress(OSError):
             print(f"{_called(named)}: standard output cannot be written: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        module = named and named.load()
+    except BaseException as error:
+        if not interrupts and not isinstance(error, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        module = named and sys.modules.get(named.module)
         goes_on = getattr(module, "GOES_ON", "the same command starts again")
         print(f"interrupted: {goes_on}", file=sys.stderr)
         return 130
+
+
+def _noted_interrupts() -> list[int]:
+    """Returns a list that gets an element at each Ctrl-C: a module whose import it breaks off may raise
+    anything, or report it and go on."""
+    noted: list[int] = []
+
+    def interrupt(number: int, _: object) -> NoReturn:
+        noted.append(number)
+        sys.unraisablehook = lambda _: None
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with suppress(ValueError):  # this is not the main thread, which gets all signals
+            signal.signal(signal.SIGINT, interrupt)
+    return noted
 
 
 def _run(arguments: list[str], named: Command | None) -> int:
@@ -143,6 +163,8 @@ def _run(arguments: list[str], named: Command | None) -> int:
         # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
         args = make_parser(named).parse_args(arguments)
         assert named is not None
+        from tile_oracle.commands.arguments import check_arguments  # --help need not wait for msgspec
+
         check_arguments(named.load().ARGUMENTS, args)
         with _shown_progress(named):
             return int(args.run(args))

@@ -262,7 +262,7 @@ def test_the_command_adapts(folder: Path, tmp_path: Path, capsys: pytest.Capture
     assert f"corrected by {len(few):,} measurements of 20 problems" in capsys.readouterr().out
     assert Predictor.load(tmp_path / "out").ranker.aliases.shift
     assert main([*asked, "--recipe", "log_time"]) == 2
-    assert "leave out the options" in capsys.readouterr().err
+    assert "--adapt goes without --recipe" in capsys.readouterr().err
     assert main([*asked, "--build-dir", str(tmp_path)]) == 2
     assert "make the folder with tile-oracle build" in capsys.readouterr().err
     assert main(["train", asked[1], "-o", asked[-1], "--build-dir", str(tmp_path)]) == 2

@@ -40,13 +40,16 @@ TOOLCHAIN = """\
 --toolchain NAME=auto  auto, ziglang, clang++ or a compiler's path; on cpu also g++, for AMD's GPUs rocm and
     hipcc, for sm_90 nvcc"""
 
-_NEEDS = re.compile(r"with ((?:--[a-z]|RECORDS)[^:]*): ")
+_NEEDS = re.compile(r"^with ((?:--[a-z]|RECORDS)[^:]*): ")
 """The help of an argument that does nothing without another one: `with --this or --that VALUE: ...`."""
+_LACKS = re.compile(r"without ((?:--[a-z-]+(?:, | or )?)+)")
+"""The help of an argument that others exclude: `...; without --this, --that or --those`."""
 
 
 def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> None:
-    """Raises HarnessError for places that cannot be written, for texts in place of an input, and for an
-    argument whose help says that it goes with others, of which none is given."""
+    """Raises HarnessError for places that cannot be written, for texts in place of an input, for two texts on
+    stdout, and for an argument whose help says that it goes with others, of which none is given, or without
+    one that is."""
     places = (getattr(args, name, None) for name in WRITTEN)
     refuse_unwritable(place for place in places if isinstance(place, str | Path))
     values = [value for name, value in vars(args).items() if name not in WRITTEN]
@@ -54,15 +57,22 @@ def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> 
     texts = (getattr(args, name, None) for name in ("csv", "html", "markdown", "pairs", "json"))
     if over := [place for place in texts if place in read and Path(place).is_file()]:
         raise HarnessError(f"{over[0]} is also an input: write to another file")
+    printed = [f"--{name}" for name in WRITTEN if getattr(args, name, None) in (True, STDOUT)]
+    if len(printed) > 1:
+        raise HarnessError(f"{' and '.join(printed)} both print: write one to a file, or leave it out")
     given = set()
     for one in arguments:
         value = getattr(args, one.names[-1].lstrip("-").replace("-", "_"))
         if value not in (None, False, [], one.attributes.get("default")):
             given |= {one.names[-1], f"{one.names[-1]} {value}", one.attributes.get("metavar")}
     for one in arguments:
-        needs = _NEEDS.match(one.attributes["help"])
-        if needs and one.names[-1] in given and given.isdisjoint(needs[1].split(" or ")):
+        if one.names[-1] not in given:
+            continue
+        needs, lacks = (form.search(one.attributes["help"]) for form in (_NEEDS, _LACKS))
+        if needs and given.isdisjoint(needs[1].split(" or ")):
             raise HarnessError(f"{one.names[-1]} goes with {needs[1]}: give that, too, or leave it out")
+        if lacks and (others := [name for name in re.findall("--[a-z-]+", lacks[1]) if name in given]):
+            raise HarnessError(f"{one.names[-1]} goes without {others[0]}: leave one of them out")
 
 
 def take_source(args: argparse.Namespace, ck_tile: Path | None = None) -> str:

@@ -111,7 +111,7 @@ ARGUMENTS = argument_table(f"""
 --json  print the findings {ONLY_JSON}
 --seal FOLDER...  trust the files of these model folders as they are, and write their digests into
     train_manifest.json and into the baselines. For files changed on purpose; what writes models and oracles
-    does it itself
+    does it itself; without --json
 """)
 
 

@@ -46,21 +46,20 @@ model MODEL  model folder, or the name of one in models/ or of a shipped one
 problems [PROBLEM...]  with --check: problem id, dimensions, a set's name or a file
 -o --output DIR  folder to write
 --kernel-set SET  the kernels of a rule set, for the model's problems
---kernels FILE  file of kernel names, one per line
+--kernels FILE  file of kernel names, one per line; without --kernel-set
 a deployed picker:
---check  ask the picker and the model for every kernel, and compare all that they say
+--check  ask the picker and the model for every kernel, and compare all that they say; without --output
 --export PLACE  with --check: what was exported: the folder, or a .selector file
 --ck-tile DIR  with --check: the dispatcher's C++ heuristic (ml_heuristic.hpp, or that of attention) in a
-    checkout of Composable Kernel
---c-predictor FILE  with --check: a C file of the model's trees, as rocKE's; MODEL may be a LightGBM file
+    checkout of Composable Kernel; without --export
+--c-predictor FILE  with --check: a C file of the model's trees, as rocKE's; MODEL may be a LightGBM file;
+    without --export, --ck-tile, --kernels or --kernel-set
 --json  with --check: print the counts and first differences {ONLY_JSON}
 """)
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder, or compares; the exit status. Raises HarnessError."""
-    if args.kernel_set and args.kernels:
-        raise ModelError("--kernel-set and --kernels both name the kernels: leave one out")
     if args.check:
         return _check(args)
     if args.output is None:

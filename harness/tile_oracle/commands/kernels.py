@@ -19,7 +19,7 @@ from tile_oracle.commands.kernel_code import show_code
 from tile_oracle.commands.kernel_verify import file_lines, verified_document, verified_status, verify_file
 from tile_oracle.commands.kinds import KINDS, kinds_of
 from tile_oracle.compiling.drift import Drift, drift, read_version
-from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.errors import KernelError
 from tile_oracle.features.schemas import SCHEMAS, schema_named
 from tile_oracle.kernel import Kernel, kernel_of_kind, parse_kernel_name, tiled
 from tile_oracle.operation import operation_named, operation_names
@@ -57,8 +57,10 @@ fields of GEMM kernels:
 GOES_ON = "what is compiled is in the cache, and the same command goes on from there"
 ARGUMENTS = argument_table(
     f"""
-name [NAME]  a kernel's full or short name: explain it; with --verify: a file to verify
---features [SCHEMA]  list the feature schemas; of a SCHEMA its columns with their meaning
+name [NAME]  a kernel's full or short name: explain it; with --verify: a file to verify; without --list,
+    --refused, --facts, --diff, --features or --output
+--features [SCHEMA]  list the feature schemas; of a SCHEMA its columns with their meaning; without --list,
+    --refused, --facts, --verify, --diff or --output
 --arch ARCH  one of {", ".join(known_archs())} (default: all of the set)
 {KINDS}
 --kernel-set SET=default  {", ".join(list_rule_sets())}, or the path of a .json or a .conf file
@@ -68,7 +70,7 @@ name [NAME]  a kernel's full or short name: explain it; with --verify: a file to
 --list  print the names, one per line
 --refused  explain which kernels the architectures refuse (with --list: one line per kernel)
 -o --output FILE  write the kernels to a file: a dispatcher's instance list (.json), or names, one per line
-    (.txt)
+    (.txt); without --list, --refused, --facts, --verify or --json
 --facts  compile the kernels for the GPU --arch and show the resources that each uses; exit status 1 when a
     kernel spills, uses scratch memory, needs too much LDS or does not compile
 --verify  compile the kernels for an AMD GPU and prove from their machine code that loads are waited for,
@@ -77,7 +79,8 @@ name [NAME]  a kernel's full or short name: explain it; with --verify: a file to
     archive of a kernel in Triton
 --sample N  with --facts or --verify: of N of the kernels, chosen at random
 --seed N=1  with --sample: another N chooses others
---diff DIR DIR  compare two versions of a pool, folders of tile-oracle build; exit status 1 when they differ
+--diff DIR DIR  compare two versions of a pool, folders of tile-oracle build; exit status 1 when they differ;
+    without --list, --refused, --facts, --verify or --output
 --json  print everything that is shown, complete, {ONLY_JSON}
 {TOOLCHAIN}
 -j --jobs N  compilers at once (default: one per core)
@@ -96,8 +99,6 @@ def run(args: argparse.Namespace) -> int:
     if args.diff is not None:
         found = drift(*map(read_version, args.diff))
         return show(args, _diff_document(found), _diff_lines(found, args.first), 1 if found else 0)
-    if args.json and args.output is not None:
-        raise RuleError("--json prints what is shown: leave out -o, or --json")
     if args.name is not None and args.kernels is None:
         if args.verify:
             one = verify_file(Path(args.name))

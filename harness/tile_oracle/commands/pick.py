@@ -41,9 +41,9 @@ problems PROBLEM...  {PROBLEM_HELP}
 --json  print one object per problem and line {ONLY_JSON}
 {AITER}
 --predictions  rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency,
-    bandwidth
+    bandwidth; without --aiter
 --search  the same of kernels that the architecture's rules allow, in the pool or not, which discrete
-    differential evolution finds
+    differential evolution finds; without --aiter
 --budget N=500  with --search: kernels that it predicts
 --seed N=0  with --search: same seed, same kernels
 --arch ARCH  pick for this architecture, which this machine need not have

@@ -36,10 +36,15 @@ class Command:
         """Whether the pytest that it starts writes to the same terminal."""
         return self.name in ("night", "model train")
 
+    @property
+    def module(self) -> str:
+        """The module's name."""
+        name = {"pool list": "kernels", "runs import": "import_records"}.get(self.name, self.name.split()[-1])
+        return f"tile_oracle.commands.{name}"
+
     def load(self) -> CommandModule:
         """Imports the module."""
-        name = {"pool list": "kernels", "runs import": "import_records"}.get(self.name, self.name.split()[-1])
-        return cast(CommandModule, importlib.import_module(f"tile_oracle.commands.{name}"))
+        return cast(CommandModule, importlib.import_module(self.module))
 
 
 _TABLE = """\

@@ -79,9 +79,11 @@ records RECORDS...  {RECORDS_HELP}
     alike. The model is not judged by them; rows of held-out shapes are left out
 --warm-start MODEL  grow further trees on every target of an existing model; its networks go on learning
 --imitate MODEL  train a small network on an existing model's scores of the records' kernels, on their
-    problems and others near them: native code picks by it in microseconds
+    problems and others near them: native code picks by it in microseconds; without --recipe,
+    --also, --warm-start or --target
 --adapt MODEL  train no trees: correct an existing model by these records, of another compiler, device or
-    driver, with a shift of every kernel's score
+    driver, with a shift of every kernel's score; without --recipe, --also, --warm-start, --imitate or
+    --target
 --build-dir DIR  with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct
     kernels that the records have not measured
 --warm-trees N=200  with --warm-start: trees to add to each booster
@@ -89,7 +91,8 @@ records RECORDS...  {RECORDS_HELP}
 --json  print the summary {ONLY_JSON}
 a model to ship, which `pytest --target replay` can gate:
 --problem-set SET  hold these problems out: the model is judged on them and not trained on them. The folder
-    also gets training.parquet, the oracle of the problems, and a replayed session's baseline
+    also gets training.parquet, the oracle of the problems, and a replayed session's baseline;
+    without --arch, --direction, --dtype, --target, --adapt, --imitate, --build-dir, --quiet or --json
 --kernel-set RULES  with --problem-set: the pool (default: as the runs recorded it)
 --device NAME  with --problem-set: only the records of this device
 --in-sample  with --problem-set: also train on its problems, for lack of other records. The verdict then does
@@ -110,8 +113,6 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     if args.adapt:
         return _adapt(args, records)
-    if args.imitate and (args.recipe or args.also or args.warm_start or args.target):
-        raise ModelError("--imitate has a recipe of its own and reads no times: leave out options on them")
     say = partial(print, file=progress_stream(args), flush=True)
     effort = Effort(args.seed, args.threads, None if args.quiet else say)
     targets = tuple(name.strip() for name in args.target.split(",")) if args.target else ()
@@ -139,8 +140,6 @@ def _adapt(args: argparse.Namespace, records: pd.DataFrame) -> int:
     from tile_oracle.model.predictor import Predictor
     from tile_oracle.training.adapt import adapted, remembered, save_adapted
 
-    if args.warm_start or args.imitate or args.recipe or args.also or args.target:
-        raise ModelError("--adapt keeps a model's trees: leave out the options that train new ones")
     folder, binaries = folder_of_model(args.adapt), None
     if args.build_dir:
         binaries = CodeTable.of_build(args.build_dir, remembered(Predictor.load(folder)).facts)
@@ -228,9 +227,6 @@ _say = partial(print, flush=True)
 def _ship(args: argparse.Namespace) -> int:
     """Writes a folder with everything that a replayed session gates, and prints its metrics. Raises
     HarnessError."""
-    others = ("arch", "direction", "dtype", "target", "adapt", "imitate", "build_dir")
-    if given := [name for name in (*others, "quiet", "json") if getattr(args, name)]:
-        raise ModelError(f"--{given[0].replace('_', '-')} is not for --problem-set: leave one of them out")
     started = time.monotonic()
     problem_set = load_problem_set(args.problem_set)
     merged, summary = merge_records(read_rows(path) for path in args.records)
