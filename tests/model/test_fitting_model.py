@@ -30,6 +30,7 @@ def model(
     schema: str = "gemm_pool_2",
     devices: Sequence[str] = (),
     day: int = 1,
+    problems: int = 0,
     spec: ModelSpec | None = None,
 ) -> Path:
     """A folder as `train` describes it; what is asked here does not read the trees."""
@@ -37,7 +38,7 @@ def model(
     spec = spec or ModelSpec(
         "gemm_universal", "bf16", "sm_90", ("log2_M",), schema=schema, layouts=layouts, devices=tuple(devices)
     )
-    manifest = {"timestamp": f"2026-11-{day:02}T10:00:00+00:00"}
+    manifest = {"timestamp": f"2026-11-{day:02}T10:00:00+00:00", "unique_shapes": problems}
     listed = {} if trained is None else {"kernels": [one.name for one in trained]}
     (folder / "feature_spec.json").write_text(json.dumps(spec.as_json()))
     (folder / "model_tflops.lgbm.gz").touch()
@@ -124,6 +125,18 @@ def test_one_that_was_measured_on_the_device_comes_first(tmp_path: Path) -> None
     there = model(tmp_path / "b", pool, devices=["NVIDIA H200"], day=2)
     assert found(RCR, tmp_path, pool=pool, device="NVIDIA H100").folder == here
     assert found(RCR, tmp_path, pool=pool).folder == there, "the newer one, as no device is known"
+
+
+@pytest.mark.parametrize("device", ["", "NVIDIA GH200"])
+def test_elsewhere_the_one_that_learned_from_more_problems_comes_first(tmp_path: Path, device: str) -> None:
+    pool = kernels(RCR, "mine")
+    many = model(tmp_path / "a", pool, devices=["NVIDIA H200"], problems=300, day=1)
+    few = model(tmp_path / "b", pool, devices=["NVIDIA H100"], problems=30, day=2)
+    chosen = found(RCR, tmp_path, pool=pool, device=device)
+    assert [(one.folder, one.why_not) for one in chosen.considered] == [
+        (many, ""), (few, "fits, but learned from fewer problems"),
+    ]  # fmt: skip
+    assert found(RCR, tmp_path, pool=pool, device="NVIDIA H100").folder == few
 
 
 def test_a_model_that_lists_its_layouts_serves_these(tmp_path: Path) -> None:

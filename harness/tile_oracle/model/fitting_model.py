@@ -9,7 +9,8 @@ A model fits if it was trained for the kind and can rank at least half of the ca
 4. one that names the problem's layout among those of its training;
 5. one that was trained on more of the candidates, in tenths of them;
 6. one that was trained on measurements before one that imitates another;
-7. the newer one.
+7. of models of other devices, the one that learned from more problems;
+8. the newer one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tile_oracle.model.store import IMITATED_KEY, MANY_DEVICES, model_folders, r
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text
 
-Rank = tuple[bool, bool, bool, bool, int, bool, str]
+Rank = tuple[bool, bool, bool, bool, int, bool, int, str]
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,7 @@ def _considered(
         kind.words.get("layout") in spec.layouts,
         round(10 * share),
         IMITATED_KEY not in manifest,
+        0 if device in spec.devices else int(manifest.get("unique_shapes") or 0),
         str(manifest.get("timestamp") or ""),
     )
     return Considered(folder, "", True, len(kernels), trained, rank)
@@ -225,6 +227,7 @@ def _after(one: Considered, other: Considered, device: str) -> str:
         "fits, but does not say that it knows the layout",
         f"fits, but {known}, the other on {other.trained}",
         "fits, but imitates another",
+        "fits, but learned from fewer problems",
         f"fits, but is older ({one.rank[-1][:16].replace('T', ' ') or 'undated'})",
         "fits, but its name comes later",
     )[first]

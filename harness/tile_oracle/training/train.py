@@ -220,7 +220,7 @@ def train(
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
     if imitated is not None:
         return _imitation(imitated, data, effort, sources)
-    start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
+    start = None if warm_start is None else WarmStart.of(Path(warm_start), kind).over(rows)
     chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     auxiliary = None if also is None else _auxiliary_rows(also, data, effort)

@@ -118,6 +118,13 @@ class WarmStart:
             return TreeSettings(**params)
         return PUBLISHED_SETTINGS
 
+    def over(self, rows: pd.DataFrame) -> WarmStart:
+        """Returns it without its cross-validation, if that was over other problems than these rows have."""
+        known = (
+            self.out_of_fold is not None and self.out_of_fold["problem"].isin(rows["problem"].unique()).all()
+        )
+        return self if known else replace(self, out_of_fold=None, metrics={})
+
     def lineage(self, grown: Ranker) -> dict[str, Any]:
         """Returns the entries of train_manifest.json on the old model and on the trees that each member had
         and gained."""
