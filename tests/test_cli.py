@@ -106,6 +106,12 @@ def test_every_command_has_help_with_an_example_that_fits_the_terminal(
     assert re.search(rf"^  tile-oracle {name}\b", shown, re.MULTILINE) or not name
 
 
+def test_words_behind_an_option_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["problems", "gemm_smoke", "--ids", "softmax_smoke"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert (printed[0][:4], printed[-1][:4]) == ("gemm", "soft")
+
+
 def test_a_mistake_gives_one_line_that_names_the_command() -> None:
     done = run("problems", "no_such_set")
     assert done.returncode == 2
@@ -213,10 +219,15 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         (["pick", "gemm,bf16,rcr,m1,n8,k8"], "did you mean 'gemm-bf16-rcr-m1-n8-k8'?"),
         (["pick", "gemm bf16 rcr 1 8 8"], "one looks like gemm-bf16-rcr-m1-n4096-k4096"),
         (["problems", "forward_smoke", "--dtype", "fp16"], "--dtype goes with --out or --miopen"),
+        (["problems", "--miopen"], "--miopen goes with NAME: give that, too"),
         (["runs", "merge", "a", "-o", "b.parquet", "--device", "H100"], "--device goes with --format oracle"),
         (["runs", "compare", "old", "new", "--pairs", "open.csv"], "--pairs goes with --records: give that"),
         (["model", "evaluate", "mine", "--json"], "--json goes with RECORDS: give that, too"),
         (["problems", "gemm_smoke", "--ids", "--miopen"], "--ids goes without --miopen: leave one of them"),
+        (
+            ["runs", "compare", "a", "b", "--html", __file__],
+            "would replace a file of another kind: name another",
+        ),
         (["runs", "compare", "a", "b", "--json", "--markdown=-"], "--markdown and --json both print: write"),
         (["problems", "gemm_smoke softmax_smoke"], "several sets are written gemm_smoke,softmax_smoke"),
     ],

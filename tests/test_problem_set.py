@@ -194,7 +194,7 @@ class TestRefusals:
             (SHORT + "1,8,16,9,9,3\r3\n", 2, "not CSV"),
             ("N,C\0", 1, "a zero byte: this is a binary file"),
             (b"\x7fELF\x02\x01\x01\xff\xfe\x80", 1, "not UTF-8 text"),
-            ("N,C".encode("utf-16"), 1, "not UTF-8 text"),
+            ("N,C".encode("utf-16"), 1, "this is UTF-16: save it"),
             (b"x" * (MAX_LINE_BYTES * 3), 1, "a line has more than 65,536 bytes"),
         ],
     )

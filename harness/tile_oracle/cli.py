@@ -43,8 +43,13 @@ class _Parser(argparse.ArgumentParser):
     """A parser that suggests the option or command that was meant."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        """Refuses options that this parser does not know."""
+        """Takes words behind options, too, for an argument that may be many. Refuses options that this parser
+        does not know."""
         found, unknown = super().parse_known_args(args, namespace)
+        many = [one for one in self._get_positional_actions() if one.nargs in ("*", "+")]
+        if many and not any(word.startswith("-") for word in unknown):
+            getattr(found, many[0].dest).extend(self._get_value(many[0], word) for word in unknown)
+            return found, []
         if unknown:
             close = [meant for word in unknown if (meant := self._option_like(word))]
             hint = f"; did you mean {close[0]}?" if close else ""

@@ -87,7 +87,6 @@ def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-o", "a.csv"], "name the sets or files"),
         (["forward_smoke", "--dtype", "int8", "--miopen"], "dtype 'int8' is not one of"),
         (["forward_smoke", "-o", "a.parquet"], "name it a.csv"),
         (["gemm_smoke", "--miopen"], "is not a convolution"),

@@ -126,11 +126,24 @@ done
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "", "is not a table: No columns"),
+        ("a.csv", "", "cannot be read: it is empty"),
         ("a.csv", "kernel,N\n", "lacks the columns latency_ms, C"),
         ("a.csv", HEADER + ",kernel\n", "more than one column kernel"),
         ("a.csv", HEADER + "\n", "holds no measurement"),
-        ("a.csv", HEADER + "\n" + line() + ",1,2,3\n", "is not a table"),
+        (
+            "a.csv",
+            HEADER + "\n" + line() + ",1,2,3\n",
+            "line 2 has .* cells, but the header row",
+        ),
+        (
+            "a.csv",
+            HEADER + "\n\n" + line().rpartition(",")[0] + "\n",
+            "line 3 has .*: complete or remove it",
+        ),
+        ("a.csv", HEADER.replace(",", ";"), "line 1: 'kernel.* is one column: write commas, kernel"),
+        ("a.tsv", HEADER.replace(",", "\t"), "line 1: 'kernel.* is one column: write commas, kernel"),
+        ("a.log", "\xff\xfe{\0", "a.log is UTF-16: save it as text in UTF-8"),
+        ("a.csv.gz", "\x1f\x8b\0", "a.csv.gz is compressed by gzip: unpack it"),
         ("a.json", "{", "is not JSON"),
         ("a.json", "[" * 5000, "is not JSON"),
         ("a.json", '{"a": [1, 2]}', "holds no measurement"),
@@ -141,7 +154,7 @@ done
 def test_an_unreadable_file_is_refused_in_one_line(
     tmp_path: Path, name: str, text: str, message: str
 ) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, "latin-1")
     with pytest.raises(RecordError, match=message) as caught:
         import_file(tmp_path / name, "gfx950")
     assert "\n" not in str(caught.value)

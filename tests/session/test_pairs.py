@@ -42,11 +42,11 @@ def test_pairs_are_read_by_full_and_by_short_names(
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("", "has no column kernel"),
+        ("", "it is empty"),
         ("problem,kernel\n", "lists no pair"),
         ("problem\nx\n", "has no column kernel"),
         ("problem,kernel\nnonsense,x\n", "pairs.csv:2: "),
-        (f"problem,kernel\n{PROBLEM}\n", "pairs.csv:2: "),
+        (f"problem,kernel\n{PROBLEM}\n", "line 2 has 1 cells"),
         (f"problem,kernel\n{PROBLEM},no_kernel\n", "pairs.csv:2: "),
         ("problem,kernel\nforward-fp32-n1-c8-k8-i99x5-f3x3,x\n", "is in none of the problem sets"),
         (

@@ -40,16 +40,19 @@ TOOLCHAIN = """\
 --toolchain NAME=auto  auto, ziglang, clang++ or a compiler's path; on cpu also g++, for AMD's GPUs rocm and
     hipcc, for sm_90 nvcc"""
 
-_NEEDS = re.compile(r"^with ((?:--[a-z]|RECORDS)[^:]*): ")
+_NEEDS = re.compile(r"^with ((?:--[a-z]|[A-Z]{3,})[^:]*): ")
 """The help of an argument that does nothing without another one: `with --this or --that VALUE: ...`."""
 _LACKS = re.compile(r"without ((?:--[a-z-]+(?:, | or )?)+)")
 """The help of an argument that others exclude: `...; without --this, --that or --those`."""
 
+_BEGINS = {"html": rb"<", "json": rb"[\[{]", "csv": rb"[^\n]*,", "pairs": rb"[^\n]*,"}
+"""How the texts begin that options write."""
+
 
 def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> None:
-    """Raises HarnessError for places that cannot be written, for texts in place of an input, for two texts on
-    stdout, and for an argument whose help says that it goes with others, of which none is given, or without
-    one that is."""
+    """Raises HarnessError for places that cannot be written, for texts in place of an input or of a file of
+    another kind, for two texts on stdout, and for an argument whose help says that it goes with others, of
+    which none is given, or without one that is."""
     places = (getattr(args, name, None) for name in WRITTEN)
     refuse_unwritable(place for place in places if isinstance(place, str | Path))
     values = [value for name, value in vars(args).items() if name not in WRITTEN]
@@ -57,6 +60,12 @@ def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> 
     texts = (getattr(args, name, None) for name in ("csv", "html", "markdown", "pairs", "json"))
     if over := [place for place in texts if place in read and Path(place).is_file()]:
         raise HarnessError(f"{over[0]} is also an input: write to another file")
+    for name, begin in _BEGINS.items():
+        place = getattr(args, name, None)
+        if isinstance(place, Path) and place.is_file():
+            with disk_errors_as(HarnessError, f"cannot read {place}"), place.open("rb") as file:
+                if (held := file.read(999).lstrip()) and not re.match(begin, held):
+                    raise HarnessError(f"--{name} {place} would replace a file of another kind: name another")
     printed = [f"--{name}" for name in WRITTEN if getattr(args, name, None) in (True, STDOUT)]
     if len(printed) > 1:
         raise HarnessError(f"{' and '.join(printed)} both print: write one to a file, or leave it out")

@@ -51,9 +51,9 @@ _ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
 
 ARGUMENTS = argument_table(f"""
 sets [NAME...]  name of a shipped set, or path of a file of problems
--o --out FILE  write the problems as one problem set, a .csv file
---dtype NAME  with --out or --miopen: write them in this data type
---miopen  print each problem as a command line of MIOpenDriver; without --out
+-o --out FILE  with NAME: write the problems as one problem set, a .csv file
+--dtype DTYPE  with --out or --miopen: write them in this data type
+--miopen  with NAME: print each problem as a command line of MIOpenDriver; without --out
 --ids  print only the ids of the problems, one per line; without --out or --miopen
 --json  print the sets, with all problems of those that are named, {ONLY_JSON}; without --out, --miopen
     or --ids
@@ -63,8 +63,6 @@ sets [NAME...]  name of a shipped set, or path of a file of problems
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for, or writes it. Raises ProblemSetError, ProblemError."""
-    if (args.out or args.miopen or args.dtype) and not args.sets:
-        raise ProblemSetError("name the sets or files that -o, --miopen or --dtype is for")
     sets = [load_problem_set(name) for name in (args.sets or list_problem_sets())]
     if args.json:
         print_json([_document(one, with_problems=bool(args.sets)) for one in sets])

@@ -6,12 +6,14 @@ raises TableError, whose text follows a file's name in a message.
 
 from __future__ import annotations
 
+import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tile_oracle.files.user_file import read_bytes
+from tile_oracle.files.user_file import no_text, read_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,16 +76,46 @@ def read_parquet(
 
 def csv_text(path: Path) -> str:
     """Returns the text of a CSV file in UTF-8. Raises TableError, OSError, or UnicodeDecodeError."""
-    text = read_bytes(path, MOST_CSV_BYTES).decode("utf-8-sig")
+    data = read_bytes(path, MOST_CSV_BYTES)
+    if what := no_text(data):
+        raise TableError(f"it is {what}")
+    text = data.decode("utf-8-sig")
     check_csv(text)
     return text
 
 
-def check_csv(text: str) -> None:
-    """Raises TableError for a line with more columns than a table of ours has."""
-    for number, line in enumerate(io.StringIO(text), 1):
+def check_csv(text: str) -> list[str]:
+    """Returns the header row. Raises TableError, which names the line, for columns that are apart by other
+    than commas, more columns than a table of ours has, or rows with other than the header row's number of
+    cells."""
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
         if (width := line.count(",") + 1) > MOST_COLUMNS:
             raise TableError(f"line {number} has {width:,} columns, more than {MOST_COLUMNS:,}")
+    reader = csv.reader(io.StringIO(text, newline=None), strict=True)
+    rows = filter(None, reader)
+    try:
+        header = next(rows, [])
+        if not header:
+            raise TableError("it is empty")
+        if what := one_column(header):
+            raise TableError(f"line {reader.line_num}: {what}")
+        for cells in rows:
+            if len(cells) != len(header):
+                raise TableError(
+                    f"line {reader.line_num} has {len(cells)} cells, but the header row {len(header)}: "
+                    "complete or remove it"
+                )
+    except csv.Error as error:
+        raise TableError(f"line {reader.line_num} is not CSV: {error}") from None
+    return header
+
+
+def one_column(header: Sequence[str]) -> str:
+    """Returns what is wrong with a header row whose names are apart by other than commas; "" otherwise."""
+    apart = [re.split(r"[\s;|]+", name) for name in header]
+    if len(apart) != 1 or len(apart[0]) < 2:
+        return ""
+    return f"{header[0][:40]!r} is one column: write commas, {','.join(apart[0])[:40]}"
 
 
 def _is_flat(kind: pa.DataType) -> bool:

@@ -6,7 +6,6 @@ tile_oracle.kernel parses the kernel names. A row that contradicts itself is ref
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections import defaultdict
@@ -22,7 +21,6 @@ import pyarrow.parquet as pq
 
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ProblemSetError, RecordError, first_line
-from tile_oracle.files.table_file import TableError, check_csv
 from tile_oracle.files.user_file import open_regular
 from tile_oracle.foreign import ck_dsl, reading
 from tile_oracle.foreign.contract import KERNEL_COLUMNS, Field
@@ -142,14 +140,10 @@ def _rows(
     text = reading.text_of(path)
     if (pairs := _pairs(path, text, layout, op, summary)) is not None:
         return pairs
-    if path.suffix.lower() == ".csv":
-        try:
-            check_csv(text)
-        except TableError as error:
-            raise RecordError(f"{path} cannot be read: {error}") from None
-        header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
+    if path.suffix.lower() in (".csv", ".tsv"):
+        table = reading.csv_table(path, text)
+        header = list(table.columns)
         dialect = dialect_of_header(header, text, op)
-        table = reading.csv_table(path, text, header)
         if ck_dsl.is_sweep(header):
             table = ck_dsl.with_kernels(path, table, ck_dsl.sweep_dtype(path, dtype))
         return reading.named_columns(path, table, dialect), dialect

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tile_oracle.errors import ProblemSetError
+from tile_oracle.files.user_file import no_text
 
 MAX_LINE_BYTES = 64 * 2**10
 
@@ -80,6 +81,8 @@ class ListFile:
                 raise self.error(f"a line has more than {MAX_LINE_BYTES:,} bytes: this is not a problem set")
             if self.line == 1:
                 raw = raw.removeprefix(_BOM)
+                if what := no_text(raw):
+                    raise self.error(f"this is {what}")
             try:
                 text = raw.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from tile_oracle.errors import RecordError
-from tile_oracle.files.table_file import read_parquet
-from tile_oracle.files.user_file import read_bytes
+from tile_oracle.files.table_file import check_csv, read_parquet
+from tile_oracle.files.user_file import no_text, read_bytes
 from tile_oracle.foreign.contract import speaks
 from tile_oracle.foreign.dialect import KERNEL_WORD, Dialect, of_another, op_of_name
 from tile_oracle.foreign.summary import ImportSummary, plain_name
@@ -31,7 +30,10 @@ _MOST_UNKNOWN = 1000
 
 def text_of(path: Path) -> str:
     """Returns the text of a file. Raises RecordError."""
-    text = _bytes_of(path).decode("utf-8", errors="replace")
+    data = _bytes_of(path)
+    if what := no_text(data):
+        raise RecordError(f"{plain_name(path)} is {what}")
+    text = data.decode("utf-8", errors="replace")
     return text.removeprefix("\ufeff").replace("\r\n", "\n")  # spreadsheets begin with the mark
 
 
@@ -72,14 +74,14 @@ def named_columns(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataF
     return table.loc[:, ~table.columns.duplicated()]
 
 
-def csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
-    """Returns all rows as strings, without the repeated header rows of concatenated shards."""
+def csv_table(path: Path, text: str) -> pd.DataFrame:
+    """Returns all rows as strings, without the repeated header rows of concatenated shards. Raises
+    RecordError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header
-            table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, index_col=False)
-    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
-        raise RecordError(f"{path} is not a table: {str(error).splitlines()[0]}") from None
+        header = check_csv(text)
+        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, index_col=False)
+    except ValueError as error:
+        raise RecordError(f"{path} cannot be read: {error}") from None
     table.columns = pd.Index(header)
     repeats_header = (table == header).all(axis=1)
     return table[~repeats_header].reset_index(drop=True)

@@ -62,9 +62,9 @@ def read_history(path: Path) -> list[Entry]:
         rows = list(csv.reader(io.StringIO(csv_text(path), newline=""), strict=True))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError) as error:
         raise RecordError(f"{path} cannot be read: {error}; remove it to begin a new history") from None
-    if not rows or tuple(rows[0]) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+    if tuple(rows[0]) != COLUMNS:
         raise RecordError(f"{path} is not a history of nights; remove it to begin a new one")
     return [Entry(*row) for row in rows[1:]]
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from tile_oracle.errors import ProblemError, ProblemSetError
 from tile_oracle.files.spreadsheet import cell_text
+from tile_oracle.files.table_file import one_column
 from tile_oracle.foreign.ck_dsl import dtype_in_name, is_sweep
 from tile_oracle.foreign.contract import KERNEL_COLUMNS, MORE, against
 from tile_oracle.foreign.dialect import dialect_of, op_of_name
@@ -126,8 +127,8 @@ class ProblemTable:
     # ---- the header row ---------------------------------------------------------------------
 
     def _read_header(self, names: list[str]) -> None:
-        if len(apart := re.split(r"[\s;|]+", names[0])) > 1 == len(names):
-            raise self._file.error(f"{quoted(names[0])} is one column: write commas, {','.join(apart)[:60]}")
+        if what := one_column(names):
+            raise self._file.error(what)
         operation = self._operation = operation_of_columns(names)
         known = (*operation.problem_fields, *operation.outputs, SOURCE_COLUMN, OP_COLUMN)
         further = [name for name in names if name not in known]

@@ -58,6 +58,7 @@ class OptionNames:
         """args: all arguments, also of PYTEST_ADDOPTS and of the configuration file; changed in place."""
         self._config, self._parser, self._args = config, parser, args
         self._shows_help = not _HELP.isdisjoint(args)
+        self._asked = asked_names(list(map(str, config.invocation_params.args)))  # of the command line itself
 
     def open(self) -> None:
         """Respells what is given in short and registers what the run needs. Raises UsageError."""
@@ -103,11 +104,6 @@ class OptionNames:
                     f"--{name} is also an option of another plugin or conftest: {PREFIX}{name} is "
                     f"tile-oracle's; give that one, too, to use --{name} for the other"
                 )
-
-    @property
-    def _asked(self) -> set[str]:
-        """The options of the command line itself."""
-        return asked_names(list(map(str, self._config.invocation_params.args)))
 
     @property
     def opens(self) -> bool:

@@ -82,15 +82,13 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
                 raise RuleError(
                     f"{path} has no column {sorted(missing)[0]}: it needs the columns problem and kernel"
                 )
-            return [(reader.line_num, _cell(row["problem"]), _cell(row["kernel"])) for row in reader]
-    except OSError as error:
-        raise RuleError(f"cannot read the pairs in {path}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RuleError(f"{path} is not a CSV file of pairs: {str(error)[:200]}") from None
-
-
-def _cell(text: str | None) -> str:
-    return cell_text((text or "").strip())
+            return [
+                (reader.line_num, cell_text(row["problem"].strip()), cell_text(row["kernel"].strip()))
+                for row in reader
+            ]
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)[:200]
+        raise RuleError(f"cannot read the pairs in {path}: {why}") from None
 
 
 def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
