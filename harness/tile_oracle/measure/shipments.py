@@ -18,26 +18,22 @@ def shipment_of(binary: Binary) -> Shipment:
     return Shipment(binary.source_hash, binary.path.read_bytes(), *_provenance(binary))
 
 
-def keep(builder: Builder, kernel: Kernel, shipment: Shipment) -> bool:
+def keep(builder: Builder, kernel: Kernel, shipment: Shipment) -> None:
     """Puts a binary that another machine has built into this machine's cache, if it is the one that would be
-    built here. Returns whether the cache has it. Raises BuildError and OSError."""
-    key = builder.source_hash(kernel)
-    if not key or shipment.key != key:
-        return False  # another instruction set or toolchain
-    cache = builder.cache
-    if cache.find(key) is not None:
-        return True
+    built here. Raises BuildError and OSError."""
+    key, cache = builder.source_hash(kernel), builder.cache
+    if not key or shipment.key != key or cache.find(key) is not None:
+        return  # another instruction set or toolchain, or it is there
     digest = shipment.facts.get("sha256")
     if digest is not None and digest != hashlib.sha256(shipment.content).hexdigest():
-        return False
+        return
     lock = cache.try_lock(key)
     if lock is None:
-        return False
+        return
     with lock, cache.work_folder() as work:
         path = work / "shipped"
         path.write_bytes(shipment.content)
         cache.add(key, path, shipment.source, shipment.facts)
-    return True
 
 
 def _provenance(binary: Binary) -> tuple[str, Mapping[str, Any]]:
