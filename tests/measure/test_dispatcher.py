@@ -273,6 +273,21 @@ def test_while_a_device_waits_for_binaries_it_runs_the_half_that_other_problems_
     fleet.check_end()
 
 
+def test_a_binary_goes_to_the_device_that_has_its_problems_data() -> None:
+    fleet = Fleet(tasks(8, 8, built=4), in_order=True)
+    for device in ("a", "b"):
+        fleet.join(device)
+    fleet.give_orders()
+    for device in ("a", "b"):
+        while fleet.open[device]:
+            fleet.finish_one(device)
+        fleet.end(device)
+    fleet.unbuilt.reverse()
+    fleet.build()  # of p1
+    fleet.give_orders()
+    assert [(one.device, one.kernels) for one in fleet.work.values()] == [("b", ("k7",))]
+
+
 @pytest.mark.parametrize("ahead", [True, False])
 def test_with_a_budget_one_problem_at_a_time_waits_for_binaries(ahead: bool) -> None:
     fleet = Fleet(tasks(4, 4, built=2), in_order=True, ahead=ahead)

@@ -75,13 +75,15 @@ def test_leaders_of_a_dead_device_are_measured_again_on_one_device() -> None:
 
 def test_a_lost_device_is_set_aside_and_its_pairs_go_to_another() -> None:
     fleet = SimulatedFleet([4])
-    fleet.begin("a")
-    fleet.step()
-    number = fleet.engine.devices["a"].work.number
-    fleet.engine.devices["a"].work = None
-    fleet.engine.pending.append(Told("a", [Ended(number, lost="a known-good kernel is now wrong")]))
-    fleet.step()
-    assert fleet.engine.dropped == [("a", True)]
+    fleet.begin()
+    for _ in range(3):
+        fleet.engine.join("a")
+        fleet.step()
+        number = fleet.engine.devices["a"].work.number
+        fleet.engine.devices["a"].work = None
+        fleet.engine.pending.append(Told("a", [Ended(number, lost="a known-good kernel is now wrong")]))
+        fleet.step()
+    assert fleet.engine.dropped == [("a", True), ("a", True), ("a", False)]
     fleet.engine.join("b")
     fleet.run()
     fleet.check()

@@ -138,6 +138,7 @@ time.sleep(1000)
 def test_a_contained_worker_cannot_signal_its_harness_and_has_no_network(start: Callable[..., Child]) -> None:
     program = f"""
 import os, socket
+print(os.environ["TILE_ORACLE_CONTAINED"], end=" ")
 try:
     os.kill({os.getpid()}, 0)
     print("signalled", end=" ")
@@ -148,7 +149,7 @@ try:
 except OSError as error:
     print(error.strerror)
 """
-    assert death_of(start(program, SPACES)).endswith("it printed: alone Network is unreachable")
+    assert death_of(start(program, SPACES)).endswith("it printed: 1 alone Network is unreachable")
 
 
 STOPPED = """
@@ -270,6 +271,7 @@ def test_output_in_small_pieces_is_kept_up_to_the_bound(start: Callable[..., Chi
         ("import os, signal; os.kill(os.getpid(), signal.SIGFPE)", "killed by SIGFPE"),
         ("import os; os.kill(os.getpid(), 40)", "killed by signal 40"),
         ("print('bye ' + chr(0xfc))", "exited with code 0; it printed: bye \u00fc"),
+        ("\0", "exited with code 127; it printed: the worker cannot be started: embedded null byte"),
         ("import os; os.write(1, bytes([255, 10, 97]))", "exited with code 0; it printed: \ufffd a"),
         (
             "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'])",

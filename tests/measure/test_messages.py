@@ -52,6 +52,7 @@ def test_valid_messages_are_accepted() -> None:
     [
         {"done": "1"},
         {"done": {"a": 1}},
+        {"done": -2},
         {"done": True},
         {"status": "crash"},
         {"status": ["ok"]},

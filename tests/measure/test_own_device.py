@@ -21,6 +21,7 @@ from tile_oracle.measure.commands import Load
 from tile_oracle.measure.live_worker import LiveWorker
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.problem import problem_from_row
+from tile_oracle.record.attempts import AttemptSlot
 from tile_oracle.record.run import RunLog
 
 KERNELS = [evil_kernel("good", i) for i in (1, 2, 3)]
@@ -150,3 +151,20 @@ def test_a_worker_that_dies_while_it_prepares_the_next_problem_is_replaced(
     assert all(session.driver.measure(OTHER, kernel).ok for kernel in KERNELS)
     assert session.supervisor.worker_pid != pid
     assert rounds(session.close()) == {0: 6, 1: 6}
+
+
+def test_a_kernel_at_which_two_sessions_have_died_is_not_run_again(
+    open_session: Callable[..., Session],
+) -> None:
+    for _ in range(2):
+        attempts = open_session().supervisor.attempts
+        slot = AttemptSlot(attempts.path)
+        slot.load(PROBLEM.id, careful=False)
+        slot.begin(KERNELS[1].name)
+        os.close(attempts._fd)  # its process is killed
+        attempts._fd = -1
+    session = open_session()
+    found = [session.driver.measure(PROBLEM, kernel) for kernel in KERNELS]
+    assert [one.status for one in found] == ["ok", "crash", "ok"]
+    assert found[1].detail == "the session died twice while it ran: it is not run again"
+    session.close()

@@ -8,6 +8,7 @@ import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,6 +63,10 @@ def test_a_torn_message_is_waited_for(line: Line) -> None:
     assert line.channel.receive(0) is None
     line.write(b"2}\n")
     assert line.channel.receive(0) == {"b": 2}
+    waits_ms: list[float] = []
+    line.channel._readable = SimpleNamespace(poll=waits_ms.append)
+    assert line.channel.receive(-1.0) is None
+    assert waits_ms == [0.0], "negative: without a limit"
 
 
 def receive_all(channel: Channel) -> None:

@@ -47,15 +47,13 @@ class Rows:
 
 
 def test_results_of_other_sessions_are_resumed_and_those_of_lost_devices_are_not() -> None:
-    lost = measured(NEAR, status="device_lost")
-    book = Results(SweepSettings(), Rows(measured(FAST), measured(FAST, ROUND_FINAL), lost))
+    lost, failed = measured(NEAR, status="device_lost"), Measurement(PROBLEM, SLOW, "crash", "signal 11")
+    known = [measured(FAST), failed, measured(FAST, ROUND_FINAL)]
+    book = Results(SweepSettings(), Rows(*known, lost))
     assert book.missing(PROBLEM.id, (FAST, NEAR)) == [FAST, NEAR]
     book.resume(PROBLEM)
     assert book.missing(PROBLEM.id, (FAST, NEAR)) == [NEAR]
-    assert [(one.kernel, one.round, one.resumed) for one in book.of(PROBLEM.id)] == [
-        (FAST, ROUND_SWEEP, True),
-        (FAST, ROUND_FINAL, True),
-    ]
+    assert book.of(PROBLEM.id) == [replace(one, resumed=True) for one in known]
 
 
 def test_what_this_session_has_measured_is_not_replaced_by_a_row() -> None:
@@ -106,6 +104,7 @@ def test_a_row_names_the_toolchain_where_a_build_has_ended() -> None:
         target: Any = SimpleNamespace(
             name="cpu", arch="cpu", owner=lambda _, s=source: s, build=lambda _, f=future: f
         )
-        row = row_of(measured(FAST, status="crash"), target, SweepSettings(cold_cache=True), None)
+        crash = Measurement(PROBLEM, FAST, "crash")
+        row = row_of(crash, target, SweepSettings(cold_cache=True), None)
         assert (row.get("toolchain"), row["device"], row["cache"]) == (toolchain, "", "cold")
         assert "source_hash" not in row
