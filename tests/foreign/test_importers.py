@@ -133,12 +133,12 @@ done
         (
             "a.csv",
             HEADER + "\n" + line() + ",1,2,3\n",
-            "line 2 has .* cells, but the header row",
+            "line 2 has 20 cells, not 17: mend it",
         ),
         (
             "a.csv",
             HEADER + "\n\n" + line().rpartition(",")[0] + "\n",
-            "line 3 has .*: complete or remove it",
+            "line 3 has 16 cells, not 17: mend it",
         ),
         ("a.csv", HEADER.replace(",", ";"), "line 1: 'kernel.* is one column: write commas, kernel"),
         ("a.tsv", HEADER.replace(",", "\t"), "line 1: 'kernel.* is one column: write commas, kernel"),

@@ -45,7 +45,7 @@ _NEEDS = re.compile(r"^with ((?:--[a-z]|[A-Z]{3,})[^:]*): ")
 _LACKS = re.compile(r"without ((?:--[a-z-]+(?:, | or )?)+)")
 """The help of an argument that others exclude: `...; without --this, --that or --those`."""
 
-_BEGINS = {"html": rb"<", "json": rb"[\[{]", "csv": rb"[^\n]*,", "pairs": rb"[^\n]*,"}
+_BEGINS = {"html": rb"<", "json": rb"[\[{]", "markdown": rb"", **dict.fromkeys(("csv", "pairs"), rb"[^\n]*,")}
 """How the texts begin that options write."""
 
 
@@ -57,15 +57,15 @@ def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> 
     refuse_unwritable(place for place in places if isinstance(place, str | Path))
     values = [value for name, value in vars(args).items() if name not in WRITTEN]
     read = [Path(str(one)) for value in values for one in (value if isinstance(value, list) else [value])]
-    texts = (getattr(args, name, None) for name in ("csv", "html", "markdown", "pairs", "json"))
-    if over := [place for place in texts if place in read and Path(place).is_file()]:
-        raise HarnessError(f"{over[0]} is also an input: write to another file")
     for name, begin in _BEGINS.items():
         place = getattr(args, name, None)
-        if isinstance(place, Path) and place.is_file():
-            with disk_errors_as(HarnessError, f"cannot read {place}"), place.open("rb") as file:
-                if (held := file.read(999).lstrip()) and not re.match(begin, held):
-                    raise HarnessError(f"--{name} {place} would replace a file of another kind: name another")
+        if not isinstance(place, Path) or not place.is_file():
+            continue
+        if place in read:
+            raise HarnessError(f"{place} is also an input: write to another file")
+        with disk_errors_as(HarnessError, f"cannot read {place}"), place.open("rb") as file:
+            if (held := file.read(999).lstrip()) and not re.match(begin, held):
+                raise HarnessError(f"--{name} {place} would replace a file of another kind: name another")
     printed = [f"--{name}" for name in WRITTEN if getattr(args, name, None) in (True, STDOUT)]
     if len(printed) > 1:
         raise HarnessError(f"{' and '.join(printed)} both print: write one to a file, or leave it out")

@@ -101,10 +101,7 @@ def check_csv(text: str) -> list[str]:
             raise TableError(f"line {reader.line_num}: {what}")
         for cells in rows:
             if len(cells) != len(header):
-                raise TableError(
-                    f"line {reader.line_num} has {len(cells)} cells, but the header row {len(header)}: "
-                    "complete or remove it"
-                )
+                raise TableError(f"line {reader.line_num} has {len(cells)} cells, not {len(header)}: mend it")
     except csv.Error as error:
         raise TableError(f"line {reader.line_num} is not CSV: {error}") from None
     return header

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable
 from io import BufferedReader
@@ -21,20 +22,18 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISSOCK, "a socket"),
 )
 
-_UTF_16 = "UTF-16: save it as text in UTF-8"
 _NO_TEXT = {
-    b"\x1f\x8b": "compressed by gzip: unpack it",
-    b"PK\x03\x04": "a spreadsheet or an archive: save its table as CSV",
-    b"PAR1": "a parquet file: name it .parquet",
-    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), _UTF_16),
+    rb"\x1f\x8b": "compressed by gzip: unpack it",
+    rb"PK\x03\x04": "a spreadsheet or an archive: save its table as CSV",
+    rb"PAR1": "a parquet file: name it .parquet",
+    rb"\xff\xfe|\xfe\xff|.?\x00": "UTF-16: save it as text in UTF-8",
 }
-"""How files begin that are taken for text."""
+"""How files begin that are taken for text, as patterns."""
 
 
 def no_text(data: bytes) -> str:
     """Returns what a file with this beginning is and what to do with it; "" if it may be text in UTF-8."""
-    known = (what for begin, what in _NO_TEXT.items() if data.startswith(begin))
-    return next(known, _UTF_16 if b"\0" in data[:2] else "")
+    return next((what for begin, what in _NO_TEXT.items() if re.match(begin, data)), "")
 
 
 def open_regular(path: Path | str) -> BufferedReader:
