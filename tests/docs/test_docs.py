@@ -34,16 +34,15 @@ ELSEWHERE = {"pool.md"}
 NOT_JUDGED = "--allow=no-baseline,cannot-tell,incomplete,nothing-judged"
 """The exit statuses of a shortened session; tests/session checks those of complete ones."""
 
-SHORT = [
-    NOT_JUDGED,
-    "--budget=1h",
-    "-p",
-    "clock_that_jumps",
-    "--kernel-budget",
-    "1ms",
-    "-p",
-    "no:cacheprovider",
-]
+
+def shortly(line: str) -> list[str]:
+    """The options that shorten a command of a page; [] for other commands than pytest."""
+    if not line.startswith("pytest"):
+        return []
+    measures = not re.search("--oracle|--target replay", line)
+    short = [NOT_JUDGED, "--budget=1h", "-p", "clock_that_jumps", "-p", "no:cacheprovider"]
+    return [*short, *(["--kernel-budget=1ms"] if measures else [])]
+
 
 _FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -79,8 +78,7 @@ def run(command: str, folder: Path, installed: bool = True) -> subprocess.Comple
     runs = sorted(measured, key=lambda path: path.stat().st_mtime)
     if runs:
         words = [word.replace("reports/RUN", str(runs[-1].parent.relative_to(folder))) for word in words]
-    if words[0] == "pytest":
-        words += SHORT
+    words += shortly(command)
     modules = {"pytest": "pytest", "tile-oracle": "tile_oracle.cli"}
     if not installed and words[0] in modules:
         own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}

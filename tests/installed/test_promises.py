@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.browser.conftest import Open, browser, open_page  # noqa: F401 - fixtures
-from tests.docs.test_docs import GUIDE, ROOT, SHORT, blocks, commands
+from tests.docs.test_docs import GUIDE, ROOT, blocks, commands, shortly
 from tests.installed.environment import KINDS, MADE, command, environment, packages
 from tests.pytest_project import CLOCK_THAT_JUMPS, SHORTLY
 from tile_oracle.problem_set import format_problem_set, load_problem_set
@@ -177,7 +177,7 @@ def test_the_commands_of_the_guide(folder: Path) -> None:
         runs = sorted((folder / "reports").glob("*/measurements"), key=lambda path: path.stat().st_mtime)
         if runs:
             line = line.replace("reports/RUN", str(runs[-1].parent.relative_to(folder)))
-        works(line, folder, *(SHORT if line.startswith("pytest") else ()))
+        works(line, folder, *shortly(line))
 
 
 def test_a_night(folder: Path) -> None:
