@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,8 @@ from tile_oracle.errors import DeviceMissingError, HarnessError
 from tile_oracle.measure import host_devices, other_processes
 from tile_oracle.measure.assignments import DeviceSettings
 from tile_oracle.measure.engine import Event, Gone, Joined
-from tile_oracle.measure.host_devices import HostDevices
+from tile_oracle.measure.host_devices import HostDevices, _Process
+from tile_oracle.measure.other_processes import Silent
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.process.children import is_stopped
 from tile_oracle.targets import TargetOptions
@@ -77,6 +80,15 @@ def test_a_stopped_device_is_killed_and_replaced(
     assert "was stopped for 1 s and has been killed" in gone.why
     wait_until(lambda: has_ended(stopped))
     assert isinstance(event(devices), Joined)
+
+
+def test_a_device_that_tells_nothing_for_a_minute_is_silent() -> None:
+    process: Any = object.__new__(_Process)
+    looks = iter([False] * 30)
+    process._pipe = SimpleNamespace(poll=lambda wait_s: next(looks))
+    process._process = SimpleNamespace(pid=os.getpid())
+    with pytest.raises(Silent, match="did not answer for 60 s"):
+        process.receive()
 
 
 def test_what_keeps_a_device_from_opening_is_the_sessions_error(
