@@ -55,7 +55,9 @@ def predictor_of(folder: Path) -> Predictor:
 
 def found_by_itself(folder: Path, place: Path) -> str:
     kernels = some_kernels(folder)
-    taken = models_for(kernels[0].kind, read_spec(folder).arch, kernels=kernels).folder
+    spec = read_spec(folder)
+    device = spec.devices[0] if spec.devices else ""
+    taken = models_for(kernels[0].kind, spec.arch, kernels=kernels, device=device).folder
     return WORKS if taken == folder.resolve() else "name it"
 
 

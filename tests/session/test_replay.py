@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from tests.session.recorded import DEVICE, SET, Recorded, measured, records_of, 
 from tile_oracle.commands.merge import write_oracle
 from tile_oracle.errors import HarnessError
 from tile_oracle.evaluation.folder_model import Folders
+from tile_oracle.judge.baseline import Baseline, save_baseline
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
@@ -213,16 +215,20 @@ def test_invalid_options_are_a_one_line_error(
         assert "\n" not in str(raised.value)
 
 
-def test_of_several_devices_the_one_that_made_the_models_measurements_is_chosen_and_named(
+def test_of_several_devices_the_one_with_a_baseline_is_chosen_and_named(
     recorded: Recorded, session_of: Callable[..., ReplaySession]
 ) -> None:
     device = recorded.oracle.parent.parent
     other = device.with_name("b-other-device")
-    shutil.copytree(device, other)
+    shutil.copytree(device, other, ignore=shutil.ignore_patterns("*.json"))
+    accepted = recorded.oracle.with_suffix(".json")
+    baseline = Baseline(**{one.name: "x" for one in fields(Baseline) if one.type == "str"}, efficiencies={})
+    save_baseline(baseline, accepted)
     try:
         session = session_of("--target=replay")
     finally:
         shutil.rmtree(other)
+        accepted.unlink()
     first, _, second = session.target_line.partition("; --oracle ")
     assert first.endswith(f" (shipped with made_up ({device.name})")
     assert second.endswith("replays another device's)")

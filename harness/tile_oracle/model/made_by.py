@@ -66,11 +66,6 @@ class MadeBy:
         names = [one.name for one in fields(self)]
         return MadeBy(*(_sum(getattr(self, name), getattr(other, name)) for name in names))
 
-    @property
-    def most_used_device(self) -> str:
-        """The device with the most measurements; "" if none is known."""
-        return _most(self.devices) if self.devices else ""
-
     def as_json(self) -> dict[str, dict[str, int]]:
         return asdict(self)
 

@@ -13,7 +13,6 @@ from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.judge.baseline import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.libraries.libraries import LIBRARIES
-from tile_oracle.model.made_by import MadeBy
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import (
     model_folders,
@@ -203,15 +202,15 @@ def _digest(paths: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class _Shipped:
-    """own: whether the model is the user's. home: whether the device made most of the model's measurements.
-    created: when it was trained."""
+    """own: whether the model is the user's. accepted: whether a baseline lies beside it. created: when the
+    model was trained."""
 
     arch: str
     model: str
     device: str
     path: Path
     own: bool
-    home: bool
+    accepted: bool
     created: str
 
 
@@ -219,8 +218,8 @@ def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
     """Returns a file for every problem set, all of one device.
 
     Of several devices it is one with an oracle of the user's own models, then the first architecture in the
-    order of --target auto (GPUs before CPUs, whose records are one machine's), then the one that made most of
-    the model's measurements, then that of the newest model.
+    order of --target auto (GPUs before CPUs, whose records are one machine's), then the one that has a
+    baseline, then that of the newest model.
     """
     sets = load_problem_sets(options.problem_set or "")
     names = [part.name for part in sets.parts or (sets,)]
@@ -234,7 +233,7 @@ def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
         key=lambda key: (
             not all(found[key].own for found in devices),
             _place(key[0]),
-            not all(found[key].home for found in devices),
+            not all(found[key].accepted for found in devices),
         )
     )
     if not common:
@@ -268,16 +267,14 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
     for folder in _model_folders(options):
         arch, created = read_spec(folder).arch, str(read_manifest(folder).get("timestamp") or "")
         own = folder.parent != shipped_models().resolve()
-        home = MadeBy.of_model(folder).most_used_device
         # The folder in which `baseline_path` puts the baselines of a model of this name.
         paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/*.parquet")
         if options.kernel_set_asked:
             paths = (path for path in paths if path.stem in wanted)
         for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
             device = oracle_device(path)
-            found.append(
-                _Shipped(arch, folder.name, device, path, own, bool(home) and slug(home) == device, created)
-            )
+            accepted = path.with_suffix(".json").is_file()
+            found.append(_Shipped(arch, folder.name, device, path, own, accepted, created))
     return found
 
 
