@@ -47,7 +47,7 @@ class Considered:
     fits: bool = True
     candidates: int = 0
     trained: int | None = None
-    rank: Rank = (False, False, False, False, 0, False, "")
+    rank: Rank = (False, False, False, False, 0, False, 0, "")
     """What decides, in the order of the module's list; larger is better."""
 
     @cached_property
