@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 import pytest
 
-from tile_oracle.commands.arguments import _NEEDS
+from tile_oracle.commands.arguments import _LACKS, _NEEDS
 from tile_oracle.commands.table import COMMANDS
 from tile_oracle.terminal.argument_table import STDOUT, add_arguments, argument_table
 
@@ -61,9 +62,10 @@ def test_other_values_are_refused(words: str) -> None:
 def test_what_an_argument_goes_with_is_an_argument_of_its_command() -> None:
     for command in COMMANDS.values():
         table = command.load().ARGUMENTS
-        known = {"RECORDS", *(name for one in table for name in one.names)}
-        needs = [found[1] for one in table if (found := _NEEDS.match(one.attributes["help"]))]
-        assert {word.split()[0] for text in needs for word in text.split(" or ")} <= known
+        known = {name for one in table for name in (*one.names, one.attributes.get("metavar"))}
+        for form in (_NEEDS, _LACKS):
+            named = [found[1] for one in table if (found := form.search(one.attributes["help"]))]
+            assert {word.split()[0] for text in named for word in re.split(", | or ", text)} <= known
 
 
 def test_help_is_one_text_with_the_default_and_the_rows_below_a_heading_are_a_group() -> None:
