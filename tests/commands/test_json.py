@@ -20,7 +20,7 @@ from tile_oracle.commands.arguments import json_text
 from tile_oracle.commands.table import COMMANDS, called_today, named_command
 from tile_oracle.record.dataset_file import write_dataset
 
-WITHOUT_TABLE = {"build", "night", "new", "runs import"}
+WITHOUT_TABLE = {"build", "night", "runs import"}
 """Their output is files, text, and lines about the work."""
 
 PROBLEM = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"

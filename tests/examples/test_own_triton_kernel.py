@@ -44,12 +44,24 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
 
 
+def shown(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def test_the_page_shows_the_example() -> None:
-    shown = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     example = (EXAMPLE / "my_kernels.py").read_text()
-    assert shown
-    for part in shown[0].split("...\n"):
+    for part in shown("python")[1].split("...\n"):
         assert part.strip() in example
+
+
+def test_the_page_s_own_file_is_right(tmp_path: Path) -> None:
+    """In an empty folder: the page shows all of it, and the command."""
+    (tmp_path / "mine.py").write_text(shown("python")[0])
+    (tmp_path / "mine.csv").write_text(shown("csv")[0])
+    (command,) = re.findall(r"^    (pytest .* mine\.py .*)$", PAGE.read_text(), re.MULTILINE)
+    done = run(tmp_path, *command.split())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed, 1 skipped" in done.stdout
 
 
 @pytest.mark.parametrize(("arch", "kernels"), [("sm_90", 6), ("gfx950", 8)])

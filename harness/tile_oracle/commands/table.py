@@ -56,7 +56,6 @@ night           measure and judge by night, from a scheduler: resumes, keeps bas
 Problems and kernels:
 problems        list problem sets, describe some of them, or convert a file of problems to CSV
 pool list       list and count the kernels of a rule set, explain refusals and names
-new             write a running example of an operation, or of kernels in Triton, to start from
 pool portfolio  choose the few kernels of a pool that come closest to all of them
 
 Measured runs:
