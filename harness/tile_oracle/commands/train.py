@@ -53,7 +53,6 @@ examples:
   tile-oracle model train reports/my_run -o models/mine   the recipe that suits the records
   tile-oracle model train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
   tile-oracle model train few.parquet -o models/a --adapt models/mine   corrects a model for another compiler
-  tile-oracle model train models/mine/training.parquet -o models/fast --imitate models/mine    native picks
   tile-oracle model train reports/a reports/b --problem-set forward_smoke -o models/mine   a model to ship
   tile-oracle model train OLD/training.parquet SET.parquet --problem-set SET --warm-start OLD --also X -o NEW
                                          grows a shipped model by measurements of another compiler or device
@@ -78,12 +77,8 @@ records RECORDS...  {RECORDS_HELP}
     of another compiler or device, as auxiliary training data (may be repeated): kernels of one family behave
     alike. The model is not judged by them; rows of held-out shapes are left out
 --warm-start MODEL  grow further trees on every target of an existing model; its networks go on learning
---imitate MODEL  train a small network on an existing model's scores of the records' kernels, on their
-    problems and others near them: native code picks by it in microseconds; without --recipe,
-    --also, --warm-start or --target
 --adapt MODEL  train no trees: correct an existing model by these records, of another compiler, device or
-    driver, with a shift of every kernel's score; without --recipe, --also, --warm-start, --imitate or
-    --target
+    driver, with a shift of every kernel's score; without --recipe, --also, --warm-start or --target
 --build-dir DIR  with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct
     kernels that the records have not measured
 --warm-trees N=200  with --warm-start: trees to add to each booster
@@ -92,7 +87,7 @@ records RECORDS...  {RECORDS_HELP}
 a model to ship, which `pytest --target replay` can gate:
 --problem-set SET  hold these problems out: the model is judged on them and not trained on them. The folder
     also gets training.parquet, the oracle of the problems, and a replayed session's baseline;
-    without --arch, --direction, --dtype, --target, --adapt, --imitate, --build-dir, --quiet or --json
+    without --arch, --direction, --dtype, --target, --adapt, --build-dir, --quiet or --json
 --kernel-set RULES  with --problem-set: the pool (default: as the runs recorded it)
 --device NAME  with --problem-set: only the records of this device
 --in-sample  with --problem-set: also train on its problems, for lack of other records. The verdict then does
@@ -129,7 +124,6 @@ def run(args: argparse.Namespace) -> int:
         warm_trees=args.warm_trees,
         sources=tuple(path.name for path in args.records),
         also=load_records(args.also) if args.also else None,
-        imitated=folder_of_model(args.imitate) if args.imitate else None,
     )
     model.save(args.out)
     seconds = time.monotonic() - started

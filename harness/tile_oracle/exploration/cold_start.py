@@ -32,10 +32,8 @@ from tile_oracle.kernel import Kernel, source_of
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import (
-    IMITATED_KEY,
     MANY_DEVICES,
     model_folders,
-    read_manifest,
     shipped_models,
 )
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, mean_predictions, target_named
@@ -289,8 +287,8 @@ class ColdStart:
 
 
 def transferable(problems: Sequence[Problem], arch: str) -> list[Predictor]:
-    """Returns the shipped models of other GPUs for these kinds of problem, but those that imitate one of
-    them; none for a CPU, whose kernels differ."""
+    """Returns the shipped models of other GPUs for these kinds of problem; none for a CPU, whose kernels
+    differ."""
     if arch == MANY_DEVICES:
         return []
     found = []
@@ -302,7 +300,7 @@ def transferable(problems: Sequence[Problem], arch: str) -> list[Predictor]:
             and spec.direction in (None, kind.words.get("direction"))
             for kind in {problem.kind for problem in problems}
         )
-        if fits and spec.arch not in (arch, MANY_DEVICES) and IMITATED_KEY not in read_manifest(folder):
+        if fits and spec.arch not in (arch, MANY_DEVICES):
             found.append(Predictor.load(folder))
     return found
 

@@ -8,9 +8,8 @@ A model fits if it was trained for the kind and can rank at least half of the ca
 3. one that was measured on this device;
 4. one that names the problem's layout among those of its training;
 5. one that was trained on more of the candidates, in tenths of them;
-6. one that was trained on measurements before one that imitates another;
-7. of models of other devices, the one that learned from more problems;
-8. the newer one.
+6. of models of other devices, the one that learned from more problems;
+7. the newer one.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from tile_oracle.libraries.libraries import is_library_name
 from tile_oracle.model.model_folder import ModelSpec, read_spec
 from tile_oracle.model.predictor import kind_refusal
 from tile_oracle.model.roofline import NAME as ROOFLINE
-from tile_oracle.model.store import IMITATED_KEY, MANY_DEVICES, model_folders, read_manifest, shipped_models
+from tile_oracle.model.store import MANY_DEVICES, model_folders, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text
 
-Rank = tuple[bool, bool, bool, bool, int, bool, int, str]
+Rank = tuple[bool, bool, bool, bool, int, int, str]
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Considered:
     fits: bool = True
     candidates: int = 0
     trained: int | None = None
-    rank: Rank = (False, False, False, False, 0, False, 0, "")
+    rank: Rank = (False, False, False, False, 0, 0, "")
     """What decides, in the order of the module's list; larger is better."""
 
     @cached_property
@@ -208,7 +207,6 @@ def _considered(
         device in spec.devices,
         kind.words.get("layout") in spec.layouts,
         round(10 * share),
-        IMITATED_KEY not in manifest,
         0 if device in spec.devices else int(manifest.get("unique_shapes") or 0),
         str(manifest.get("timestamp") or ""),
     )
@@ -226,7 +224,6 @@ def _after(one: Considered, other: Considered, device: str) -> str:
         f"fits, but was not measured on {device}",
         "fits, but does not say that it knows the layout",
         f"fits, but {known}, the other on {other.trained}",
-        "fits, but imitates another",
         "fits, but learned from fewer problems",
         f"fits, but is older ({one.rank[-1][:16].replace('T', ' ') or 'undated'})",
         "fits, but its name comes later",

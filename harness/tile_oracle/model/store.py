@@ -43,8 +43,6 @@ from tile_oracle.files.vouched_files import (
 from tile_oracle.foreign.formats import refusal
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
-IMITATED_KEY = "imitates"
-"""In train_manifest.json: the model whose scores this one learned."""
 SPEC_FILE = "feature_spec.json"
 PHYSICAL_FILE = "physical_time.json"
 NETWORK_FILE = "network.json"

@@ -24,7 +24,6 @@ from tile_oracle.model.network import NAME as NETWORK
 from tile_oracle.model.ranker import Ranker
 from tile_oracle.model.store import (
     CODE_FILE,
-    IMITATED_KEY,
     NETWORK_FILE,
     OUT_OF_FOLD_FILE,
     PHYSICAL_FILE,
@@ -41,7 +40,6 @@ from tile_oracle.record.final import records_op
 from tile_oracle.training.cross_validation import Check, check, cross_validate, metrics_json
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.grow_network import PRIOR
-from tile_oracle.training.imitation import imitate
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
 from tile_oracle.training.training_rows import auxiliary_rows, training_rows, with_auxiliary
@@ -198,7 +196,6 @@ def train(
     warm_trees: int = 200,
     also: pd.DataFrame | None = None,
     code: CodeTable | None = None,
-    imitated: Path | None = None,
 ) -> TrainedModel:
     """Returns a model for one architecture, direction and data type, cross-validated and then fitted to all
     rows.
@@ -209,8 +206,7 @@ def train(
     booster of an existing model with the same features; it is not cross-validated, because the old model may
     have seen the held-out problems. `also`: records with
     auxiliary training data (training.training_rows); each fold leaves out those of its held-out shapes.
-    `code`: metrics of further binaries for the model folder. `imitated`: the model whose scores a small
-    network learns in place of the measured times (training.imitation); it is not cross-validated.
+    `code`: metrics of further binaries for the model folder.
 
     Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
     fit, and for `also` without usable rows.
@@ -218,8 +214,6 @@ def train(
     effort = effort or Effort()
     data = _training_data(records, arch, direction, dtype)
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
-    if imitated is not None:
-        return _imitation(imitated, data, effort, sources)
     start = None if warm_start is None else WarmStart.of(Path(warm_start), kind).over(rows)
     chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
@@ -255,14 +249,6 @@ def train(
         other_builds,
         {} if start is None else start.metrics,
     )
-
-
-def _imitation(folder: Path, data: _TrainingData, effort: Effort, sources: Sequence[str]) -> TrainedModel:
-    recipe, ranker = imitate(folder, data.rows, effort)
-    spec = spec_of(recipe, ranker, data.kind, data.rows, names_in(data.records, "device"))
-    manifest = manifest_of(ranker, data.rows, data.left_out, data.records, effort.seed, sources)
-    why = f"it imitates {folder.name}, which knows the problems that a fold would hold out"
-    return TrainedModel(ranker, spec, {**manifest, IMITATED_KEY: folder.name}, (), None, why)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array, FeatureSchema, OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
-from tile_oracle.features.schemas.gemm_pool import GEMM_LEAN, GEMM_POOL_2
+from tile_oracle.features.schemas.gemm_pool import GEMM_POOL_2
 from tile_oracle.features.schemas.gemm_published import GEMM_72, GEMM_78
 from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_113
 from tile_oracle.features.schemas.grouped_conv_own import (
@@ -40,9 +40,9 @@ GROUPED_CONV_FEATURES = OperationFeatures(
 )
 GEMM_FEATURES = OperationFeatures(
     GEMM_OWN,
-    (GEMM_72, GEMM_78, GEMM_LEAN),
+    (GEMM_72, GEMM_78),
     fallback=(GEMM_72, GEMM_78, GEMM_OWN),
-    in_recipes={"published": "gemm_universal_72", "imitation": GEMM_LEAN.name},
+    in_recipes={"published": "gemm_universal_72"},
     kernel_distance={
         "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
         "pad_m": 0.5, "pad_n": 0.5, "pad_k": 0.5,

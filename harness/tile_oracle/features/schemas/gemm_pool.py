@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.features.feature_table import ELEMENT_BYTES, Array, FeatureSchema, FeatureTable, Formula, log
+from tile_oracle.features.feature_table import ELEMENT_BYTES, Array, FeatureTable, Formula, log
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.configuration import library_cluster, library_stages
 from tile_oracle.features.schemas.gemm_own import PROBLEM_COLUMNS, PROBLEM_INPUTS
@@ -165,26 +165,3 @@ GEMM_POOL_2 = replace(
     GEMM_POOL.extended("gemm_pool_2", _FEATURES), intermediates=(*GEMM_POOL.intermediates, *_INTERMEDIATES)
 )
 """For every layout, data type and source; a model of one data type and GPU reads it like the first one."""
-
-_SUMS = ("log2_tiles", "log2_cu_loads", "log2_steps", "log2_compute", "log2_cu_traffic")
-"""Logarithms that are sums of others and of kernels' own columns: a network adds these itself."""
-_OF_ONE = (
-    *("least", "resident", "buffers", "aligned_m", "aligned_n", "aligned_k", "cluster_m", "cluster_n"),
-    *("library_depth", "library_buffers"),
-)
-"""Columns of the problem or of the kernel alone, which cost nothing for each pair."""
-
-GEMM_LEAN = FeatureSchema(
-    "gemm_lean_1",
-    "gemm_universal",
-    tuple(
-        one
-        for one in GEMM_POOL_2.features
-        if one.name in _OF_ONE or (one in GEMM_POOL.features and one.name not in _SUMS and one not in BINARY)
-    ),
-    GEMM_POOL_2.intermediates,
-    GEMM_POOL_2.words,
-    optional=GEMM_POOL_2.optional,
-    from_names=True,
-)
-"""Of the same pools, for networks that pick in microseconds."""
