@@ -14,7 +14,7 @@ from tile_oracle.compiling.toolchain import zig_folder
 from tile_oracle.device import native_clock
 from tile_oracle.device.factors import Axes
 from tile_oracle.device.guarded_memory import GuardedBuffer
-from tile_oracle.device.native_clock import CODE, SOURCE, ClockCode, NativeClock, Turns
+from tile_oracle.device.native_clock import CODE, ClockCode, NativeClock, Turns
 from tile_oracle.device.turns import STATES, OperandTurns, sign_turning, signs
 from tile_oracle.errors import TargetError
 
@@ -23,15 +23,15 @@ COMPILER_OPTIONS = (
     *("-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fPIC", "-ffreestanding", "-mno-red-zone"),
 )
 """Options for ziglang's `zig cc -target MACHINE-linux-musl`."""
+SOURCE = Path(__file__).with_name("clock.c")
 
 
 @pytest.mark.parametrize("machine", sorted(CODE))
 def test_the_code_is_what_the_source_compiles_to(machine: str, tmp_path: Path) -> None:
     zig = f"{zig_folder()}/zig"
-    (tmp_path / "clock.c").write_text(SOURCE)
     target = ("-target", f"{machine}-linux-musl")
     for command in (
-        (zig, "cc", *target, *COMPILER_OPTIONS, "-c", "clock.c", "-o", "clock.o"),
+        (zig, "cc", *target, *COMPILER_OPTIONS, "-c", str(SOURCE), "-o", "clock.o"),
         (zig, "objcopy", "-O", "binary", "--only-section=.text", "clock.o", "clock.bin"),
     ):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
