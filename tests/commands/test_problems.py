@@ -75,21 +75,18 @@ def test_command_lines_of_miopen_become_a_problem_set(said, tmp_path: Path) -> N
     assert f"from layers.txt, sha256 {load_problem_set(layers).sha256}" in written.provenance
 
 
-def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Path) -> None:
-    table, layers = tmp_path / "half.csv", tmp_path / "half.txt"
+def test_a_set_in_another_data_type(said, tmp_path: Path) -> None:
+    table = tmp_path / "half.csv"
     said("forward_smoke", "bwd_data_smoke", "--dtype", "fp16", "-o", str(table))
     smoke = (*load_problem_set("forward_smoke").problems, *load_problem_set("bwd_data_smoke").problems)
     assert load_problem_set(table).problems == tuple(replace(one, dtype="fp16") for one in smoke)
-    layers.write_text(said(str(table), "--miopen"))
-    assert load_problem_set(layers).problems == load_problem_set(table).problems
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["forward_smoke", "--dtype", "int8", "--miopen"], "dtype 'int8' is not one of"),
+        (["forward_smoke", "--dtype", "int8", "-o", "a.csv"], "dtype 'int8' is not one of"),
         (["forward_smoke", "-o", "a.parquet"], "name it a.csv"),
-        (["gemm_smoke", "--miopen"], "is not a convolution"),
         (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems are of several operations"),
         (["./mine.csv", "-o", "mine.csv"], "is also an input"),
         (["nope"], "no problem set is called 'nope'"),

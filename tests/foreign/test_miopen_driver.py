@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.problem_list.strategies import problems
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.foreign.miopen_driver import driver_command
+from tile_oracle.foreign.miopen_driver import _DIMENSIONS
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 
@@ -141,9 +141,12 @@ def test_a_table_that_speaks_of_miopen_stays_a_table(load) -> None:
 
 
 @given(problems())
-def test_every_problem_comes_back_from_its_command(tmp_path_factory, problem: GroupedConvProblem) -> None:
+def test_every_problem_can_be_written_as_a_command(tmp_path_factory, problem: GroupedConvProblem) -> None:
     path = tmp_path_factory.mktemp("list") / "layers.txt"
-    path.write_text(driver_command(problem) + "\n")
+    program = {"fp32": "conv", "fp16": "convfp16", "bf16": "convbfp16"}[problem.dtype]
+    sizes = [f"--{long} {getattr(problem, field)}" for field, long, *_ in _DIMENSIONS]
+    forw = 1 << DIRECTIONS.index(problem.direction)
+    path.write_text(f"{program} --spatial_dim {problem.ndim} --forw {forw} {' '.join(sizes)}\n")
     assert load_problem_set(path).problems == (problem,)
 
 

@@ -13,7 +13,6 @@ import pandas as pd
 from tile_oracle import cli
 from tile_oracle.files.data_files import data_folder
 from tile_oracle.foreign.importers import import_file, write_records
-from tile_oracle.foreign.miopen_driver import driver_command
 from tile_oracle.libraries.offers import Offer, Offers, ProblemOffers, load_offers, offers_file, save_offers
 from tile_oracle.operation import Kind
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
@@ -81,7 +80,8 @@ def _records() -> bytes:
 
 
 def _commands() -> bytes:
-    return "\n".join([*map(driver_command, _PROBLEMS), ""]).encode()
+    line = "MIOpenDriver convbfp16 -n 2 -c 64 -k {k} -H 8 -W 8 -y 3 -x 3 --mode conv -F 1\n"
+    return "".join(line.format(k=one.K) for one in _PROBLEMS).encode()
 
 
 _BUILDER = b"""\

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from tile_oracle.commands.arguments import ONLY_JSON, print_json, write_text
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.foreign.miopen_driver import driver_command
 from tile_oracle.judge.slices import slice_names, slices_of
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_set import (
@@ -34,7 +33,6 @@ examples:
   tile-oracle problems                              all shipped sets, one line each
   tile-oracle problems forward_smoke                what is in one set, and where it comes from
   tile-oracle problems layers.txt -o layers.csv     MIOpenDriver command lines as a problem set
-  tile-oracle problems forward_smoke --miopen       command lines that run the problems in MIOpen
 
 a file of your own:
   # my model, batch 1
@@ -52,10 +50,9 @@ _ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
 ARGUMENTS = argument_table(f"""
 sets [NAME...]  name of a shipped set, or path of a file of problems
 -o --out FILE  with NAME: write the problems as one problem set, a .csv file
---dtype DTYPE  with --out or --miopen: write them in this data type
---miopen  with NAME: print each problem as a command line of MIOpenDriver; without --out
---ids  print only the ids of the problems, one per line; without --out or --miopen
---json  print the sets, with all problems of those that are named, {ONLY_JSON}; without --out, --miopen
+--dtype DTYPE  with --out: write them in this data type
+--ids  print only the ids of the problems, one per line; without --out
+--json  print the sets, with all problems of those that are named, {ONLY_JSON}; without --out
     or --ids
 --first N=10  problems to show of a set
 """)
@@ -68,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
         print_json([_document(one, with_problems=bool(args.sets)) for one in sets])
     elif args.out:
         print(_write(sets, args.out, args.dtype))
-    elif args.miopen:
-        print("\n".join(map(driver_command, _in_dtype(sets, args.dtype))))
     elif args.ids:
         print("\n".join(dict.fromkeys(problem.id for one in sets for problem in one.problems)))
     elif args.sets:

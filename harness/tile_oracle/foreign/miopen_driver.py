@@ -1,4 +1,4 @@
-"""Reads and writes command lines of MIOpenDriver: `MIOpenDriver convbfp16 -n 16 -c 256 ...`.
+"""Reads command lines of MIOpenDriver: `MIOpenDriver convbfp16 -n 16 -c 256 ...`.
 
 They may be in lists, scripts or logs. Names, meanings and defaults of the options are those of MIOpen's
 driver. `-F` is a sum of directions (1 forward, 2 data gradient, 4 weight gradient); 0, the default, means all
@@ -12,16 +12,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.foreign.entry import Entry
 from tile_oracle.foreign.list_file import ListFile, quoted
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
-from tile_oracle.problem import Problem
 
 _DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16"}
-_PROGRAMS = {dtype: program for program, dtype in _DTYPES.items()}
 
 _DIMENSIONS: tuple[tuple[str, str, str, int], ...] = (
     ("N", "batchsize", "n", 100),
@@ -95,25 +93,6 @@ def driver_entries(file: ListFile) -> Iterator[Entry]:
                 raise file.error(str(error)[:300]) from None
             for problem in problems:
                 yield Entry(problem, source=f"{file.path.name}:{file.line}")
-
-
-def driver_command(wanted: Problem) -> str:
-    """Returns the command line with which MIOpenDriver runs a problem; `driver_entries` reads it.
-
-    Raises ProblemError for a problem that is not a convolution.
-    """
-    if wanted.op != GroupedConvProblem.op:
-        raise ProblemError(f"{wanted.id} is not a convolution: MIOpenDriver's conv cannot run it")
-    problem = cast(GroupedConvProblem, wanted)
-    deep, layout = problem.ndim == 3, "NDHWC" if problem.ndim == 3 else "NHWC"
-    words = ["MIOpenDriver", _PROGRAMS[problem.dtype], *(["--spatial_dim", "3"] if deep else [])]
-    for tensor in ("in", "fil", "out"):
-        words += [f"--{tensor}_layout", layout]
-    for field, long, *_ in _DIMENSIONS:
-        if deep or (not field.endswith("_d") and field not in ("Di", "Z")):
-            words += [f"--{long}", str(getattr(problem, field))]
-    words += ["--mode", "conv", "--forw", str(1 << DIRECTIONS.index(problem.direction)), "--time", "1"]
-    return " ".join(words)
 
 
 # ---- a line -----------------------------------------------------------------------------------------
