@@ -224,7 +224,7 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         (["model", "evaluate", "mine", "--json"], "--json goes with RECORDS: give that, too"),
         (["problems", "gemm_smoke", "--ids", "-o", "a.csv"], "--ids goes without --out: leave one of them"),
         (
-            ["runs", "compare", "a", "b", "--html", __file__],
+            ["runs", "compare", "a", "b", "--json", __file__],
             "would replace a file of another kind: name another",
         ),
         (["runs", "compare", "a", "b", "--json", "--markdown=-"], "--markdown and --json both print: write"),

@@ -1,4 +1,4 @@
-"""The pages of runs history and runs compare in Chromium."""
+"""The page of runs history in Chromium."""
 
 from __future__ import annotations
 
@@ -10,24 +10,16 @@ import pytest
 
 from tests.browser.conftest import Open, expect, fits
 from tests.browser.test_report_page import PHONE
-from tests.comparison.test_compare import PROBLEMS, compared, session
 from tests.history.made_runs import noisy_means, write_nights
 from tile_oracle.cli import main
-from tile_oracle.comparison.page import comparison_html
 
 
-@pytest.fixture(scope="module", params=["history", "comparison"])
-def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "history":
-        write_nights(folder / "runs", noisy_means(12, 3))
-        file = folder / "history.html"
-        assert main(["history", str(folder / "runs"), "-o", str(file)]) == 0
-        return file
-    slower = {problem.id: 1.2 for problem in PROBLEMS[:4]}
-    file = folder / "comparison.html"
-    file.write_text(comparison_html(compared(session(1), session(2, slower))), encoding="utf-8")
-    return file
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("short")
+    write_nights(folder / "runs", noisy_means(12, 3))
+    assert main(["history", str(folder / "runs"), "-o", str(folder / "history.html")]) == 0
+    return folder / "history.html"
 
 
 @pytest.mark.parametrize(

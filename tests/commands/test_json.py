@@ -146,7 +146,6 @@ def test_json_in_a_file_leaves_the_text(
 @pytest.mark.parametrize(
     "words",
     [
-        "runs compare old new --html",
         "runs compare old new --markdown",
         "runs compare old new --records all --pairs",
         "runs history reports -o",

@@ -283,8 +283,8 @@ def exports(column: Column) -> None:
 
 
 def compares(column: Column) -> None:
-    command("runs", "compare", "reports/first", "reports/second", "--html", "compare.html")
-    command("runs", "compare", _MODEL, "models/adapted", "--records", _judging(column), "--html", "two.html")
+    command("runs", "compare", "reports/first", "reports/second", "--markdown", "compare.md")
+    command("runs", "compare", _MODEL, "models/adapted", "--records", _judging(column))
 
 
 def history(column: Column) -> None:

@@ -45,7 +45,7 @@ _NEEDS = re.compile(r"^with ((?:--[a-z]|[A-Z]{3,})[^:]*): ")
 _LACKS = re.compile(r"without ((?:--[a-z-]+(?:, | or )?)+)")
 """The help of an argument that others exclude: `...; without --this, --that or --those`."""
 
-_BEGINS = {"html": rb"<", "json": rb"[\[{]", "markdown": rb"", **dict.fromkeys(("csv", "pairs"), rb"[^\n]*,")}
+_BEGINS = {"json": rb"[\[{]", "markdown": rb"", **dict.fromkeys(("csv", "pairs"), rb"[^\n]*,")}
 """How the texts begin that options write."""
 
 

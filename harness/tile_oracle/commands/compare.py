@@ -17,8 +17,8 @@ EXAMPLES = f"""\
 examples:
   tile-oracle runs compare reports/monday reports/tuesday
   tile-oracle runs compare baselines/old.json reports/tuesday --by pick --fail-on slower,failing
-  tile-oracle runs compare driver_1.parquet driver_2.parquet --html compare.html --markdown compare.md
-  tile-oracle runs compare models/old models/new --records measured.parquet --html models.html
+  tile-oracle runs compare driver_1.parquet driver_2.parquet --markdown compare.md
+  tile-oracle runs compare models/old models/new --records measured.parquet
 
 Exit status: 0, or 1 if --fail-on names something that was found. With --records, OLD and NEW are pickers
 ({page("pickers")}), judged by the gate's criteria with the old one as the baseline, and the exit status is
@@ -37,7 +37,6 @@ new NEW  the same for the new side
 --markdown FILE  write the comparison as Markdown; - prints it
 --pairs FILE  with --records: write what would settle the open problems, for pytest --pairs
 --problem-set SET  with --pairs: the records' problem set, for the command that settles
---html FILE  write the comparison as a page
 """)
 
 
@@ -52,7 +51,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _measurements(args: argparse.Namespace) -> int:
     from tile_oracle.comparison.compare import compare_sides, read_side
-    from tile_oracle.comparison.page import comparison_html
     from tile_oracle.comparison.wording import comparison_document, markdown, terminal_lines
 
     wanted = [word.strip() for word in args.fail_on.split(",") if word.strip()]
@@ -60,13 +58,9 @@ def _measurements(args: argparse.Namespace) -> int:
         raise HarnessError(f"--fail-on {unknown[0]!r} is unknown: use {', '.join(FAIL_ON)}")
     old, new = read_side(Path(args.old)), read_side(Path(args.new))
     comparison = compare_sides(old, new, by=args.by, margin_percent=args.same)
-    outputs = [(args.markdown, markdown(comparison))]
-    if args.html:
-        outputs.append((args.html, comparison_html(comparison)))
     put(args, comparison_document(comparison), terminal_lines(comparison))
-    for place, text in outputs:
-        if place:
-            put_text(place, text)
+    if args.markdown:
+        put_text(args.markdown, markdown(comparison))
     counts = comparison.counts
     found = {
         "slower": counts["slower"],

@@ -10,7 +10,6 @@ import pandas as pd
 
 from tile_oracle.commands.arguments import put, put_text
 from tile_oracle.commands.evaluate import overlap_with, picker_for, rank_recorded, training_lines
-from tile_oracle.comparison.page import comparison_html
 from tile_oracle.comparison.wording import markdown, open_pairs, paragraph, terminal_lines
 from tile_oracle.evaluation.evaluate import Comparison, compare, evaluate
 from tile_oracle.record.dataset import load_records
@@ -47,8 +46,6 @@ def run(args: argparse.Namespace) -> int:
         put_text(args.markdown, f"{said}\n\n{markdown(changes, first)}")
     if args.pairs:
         put_text(args.pairs, open_pairs(changes).to_csv(index=False))
-    if args.html:
-        put_text(args.html, comparison_html(changes, first))
     return int(Outcome.of_state(verdict.state))
 
 

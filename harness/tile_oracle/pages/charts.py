@@ -91,14 +91,11 @@ class Plot:
         y_name: str = "",
         *,
         x_ticks: Iterable[float] | None = None,
-        y_ticks: Iterable[tuple[float, str]] | None = None,
     ) -> None:
-        """Grid, numbers and names of both axes. y_ticks: values and their texts."""
-        if y_ticks is None:
-            y_ticks = [(tick, f"{tick:,g}") for tick in self.y.ticks(5)]
-        for tick, said in y_ticks:
+        """Grid, numbers and names of both axes."""
+        for tick in self.y.ticks(5):
             self.rule("grid", self.y(tick))
-            self.text(self.left - 6, self.y(tick) + 3.5, said, "end")
+            self.text(self.left - 6, self.y(tick) + 3.5, f"{tick:,g}", "end")
         for tick in self.x.ticks(6) if x_ticks is None else x_ticks:
             self.text(self.x(tick), self.base + 15, f"{tick:,g}")
         self.rule("axis", self.base)

@@ -22,7 +22,7 @@ from typing import Any
 
 STDOUT = Path("-")
 """The FILE that means standard output."""
-WRITTEN = ("out", "output", "csv", "html", "markdown", "pairs", "json")
+WRITTEN = ("out", "output", "csv", "markdown", "pairs", "json")
 """The options of all commands that name a file or folder to write."""
 
 
