@@ -40,7 +40,7 @@ def test_a_group_s_help_shows_its_commands(group: str, capsys: pytest.CaptureFix
 
 
 def test_scripts_may_use_the_earlier_names() -> None:
-    earlier = "kernels portfolio search report history compare merge oracle import suggest"
+    earlier = "kernels portfolio search history compare merge oracle import suggest"
     for name in f"{earlier} train evaluate features ship seal export predict".split():
         assert named_command(called_today([name, "--help"])) is not None, name
     for name in ("model card", "model parity", "pool search", "card", "parity", "search"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,6 @@ FAST = [
     Case("kernels --op gemm --kernel-set tiny", "kernel_set kinds"),
     Case("kernels --arch gfx950 --kernel-set tiny --direction forward --dtype bf16 --ndim 2 --list", "kinds"),
     Case(f"kernels {KERNEL}", "kernel fields archs"),
-    Case("report run", "state verdict efficiency"),
     Case("history reports"),
     Case("features", "schema operation columns"),
     Case("features grouped_conv_97", "name meaning"),
@@ -83,7 +81,6 @@ def recorded(make_project: Callable[[], Project]) -> Recorded:
     folder = found.project.folder
     done = found.project.pytest("--problem-set", SET, "--target", "replay", "--run-name=one")
     assert done.status == 10, done.output
-    shutil.copytree(folder / "reports" / "one", folder / "run")
     others = records_of([p for p in make_problems(40, seed=9) if p not in found.problems], found.kernels)
     write_dataset(others, folder / "other.parquet")
     write_dataset(found.records.iloc[:-3], folder / "part.parquet")

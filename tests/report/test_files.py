@@ -1,8 +1,7 @@
-"""The files of a run after its measurements, and reading them back."""
+"""The files of a run after its measurements."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -10,11 +9,11 @@ import pandas as pd
 import pytest
 
 from tests.report.records_factory import accepted, frame, some_problems, some_run
-from tile_oracle.errors import GateError, HarnessError, RecordError
+from tile_oracle.errors import RecordError
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.report.data import ReportData, RunInfo, Scope, analyse
-from tile_oracle.report.files import report_again, selection_bytes, write_report
+from tile_oracle.report.files import selection_bytes, write_report
 
 PROBLEMS = some_problems(6)
 RECORDS, RANKINGS = some_run(PROBLEMS, 8, failures=0.1)
@@ -57,8 +56,6 @@ def test_the_selection_reads_with_plain_pandas_and_the_verdict_explains_itself(t
     table = pd.read_parquet(tmp_path / "selection.parquet")
     assert table["problem"].tolist() == data.selection["problem"].tolist()
     assert table["efficiency"].tolist() == pytest.approx(data.selection["efficiency"].tolist(), nan_ok=True)
-    assert [ranking[0] for ranking in table["ranking"]] == table["pick_kernel"].tolist()
-    assert all(len(ranking) == 8 for ranking in table["ranking"])
     document = json.loads((tmp_path / "verdict.json").read_text())
     assert document["state"] == data.verdict.state
     assert document["failed"] is False
@@ -87,53 +84,6 @@ def test_column_types_do_not_depend_on_the_run() -> None:
     none = pq.read_schema(io.BytesIO(selection_bytes(analyse(frame([]), [], None, run=RUN))))
     assert full.equals(bare)
     assert full.equals(none)
-
-
-def test_a_report_is_regenerated_from_its_files(tmp_path: Path) -> None:
-    data = a_report(run=dataclasses.replace(RUN, folder=str(tmp_path)))
-    write_report(tmp_path, data)
-    before = {name: (tmp_path / name).read_bytes() for name in FILES}
-    write_report(tmp_path, report_again(tmp_path, RECORDS))
-    assert {name: (tmp_path / name).read_bytes() for name in FILES} == before
-
-
-def test_without_a_report_only_the_name_of_a_run_is_known(tmp_path: Path) -> None:
-    again = report_again(tmp_path, RECORDS)
-    assert (again.run.name, again.rankings, again.baseline) == (tmp_path.name, None, None)
-    assert set(again.selection["problem"]) == {problem.id for problem in PROBLEMS}
-
-
-@pytest.mark.parametrize(
-    ("content", "error"),
-    [
-        (b"", RecordError),
-        (b"[]", RecordError),
-        (b"{" * 100_000, RecordError),
-        (b'{"schema": 9}', RecordError),
-        (b'{"schema": 1, "run": {"name": 5}}', RecordError),
-        (b'{"schema": 1, "criteria": {"mean_points": 500}}', RecordError),
-        (b'{"schema": 1, "criteria": {"mean_points": "x"}}', RecordError),
-        (b'{"schema": 1, "criteria": {"rule": "generous"}}', RecordError),
-        (b'{"schema": 1, "criteria": {"confidence": 0.2}}', RecordError),
-        (b'{"schema": 1, "baseline": 7}', GateError),
-    ],
-)
-def test_a_broken_verdict_is_a_one_line_error(
-    tmp_path: Path, content: bytes, error: type[HarnessError]
-) -> None:
-    (tmp_path / "verdict.json").write_bytes(content)
-    with pytest.raises(error) as caught:
-        report_again(tmp_path, RECORDS)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_broken_selection_is_a_one_line_error(tmp_path: Path) -> None:
-    write_report(tmp_path, a_report())
-    for content in (b"", b"PAR1 no"):
-        (tmp_path / "selection.parquet").write_bytes(content)
-        with pytest.raises(RecordError, match="not a selection") as caught:
-            report_again(tmp_path, RECORDS)
-        assert "\n" not in str(caught.value)
 
 
 def test_an_unwritable_folder_gives_one_line(tmp_path: Path) -> None:

@@ -196,15 +196,6 @@ def test_a_model_on_unseen_or_unknown_problems_is_judged(recorded: Recorded, jud
     }
 
 
-def test_a_regenerated_report_is_the_same(recorded: Recorded, judged: Judge) -> None:
-    from tile_oracle.cli import main
-
-    folder = Path(judged("few_seen").conclusion.data.run.folder)
-    before = {name: (folder / name).read_text() for name in ("summary.md", "verdict.json")}
-    assert main(["report", str(folder)]) in (0, 1)
-    assert {name: (folder / name).read_text() for name in before} == before
-
-
 # ---- pools --------------------------------------------------------------------------------------------
 
 

@@ -59,7 +59,6 @@ pool list       list and count the kernels of a rule set, explain refusals and n
 pool portfolio  choose the few kernels of a pool that come closest to all of them
 
 Measured runs:
-runs report     make the report of a run again from its parquet files
 runs history    show all runs of a folder over time: figures, what changed, and steps told from noise
 runs compare    compare two runs, oracle files or baselines by their times, or two models
 runs merge      put records of runs and machines into one file, or an oracle

@@ -203,7 +203,7 @@ def _of_baseline(path: Path, baseline: Baseline) -> Side:
 def _picks(path: Path) -> dict[str, str]:
     table = read_table(path, ("problem", "pick_kernel")).to_pydict()
     if "pick_kernel" not in table or "problem" not in table:
-        raise RecordError(f"{path} has no picks; `tile-oracle runs report` writes it again")
+        raise RecordError(f"{path} has no picks; replay: `pytest --problem-set SET --oracle={path.parent}`")
     pairs = zip(table["problem"], table["pick_kernel"], strict=True)
     return {str(problem): str(kernel) for problem, kernel in pairs if kernel is not None}
 

@@ -33,16 +33,14 @@ class TableError(OSError, ValueError):
 def open_parquet(
     source: BinaryIO | pa.NativeFile,
     columns: Sequence[str] | None = None,
-    lists: Sequence[str] = (),
     **options: Any,
 ) -> pq.ParquetFile:
     """Open a parquet file, of which these columns, or all, will be read.
 
-    lists: the columns that may hold lists of numbers or text. options: of pyarrow.parquet.ParquetFile.
+    options: of pyarrow.parquet.ParquetFile.
 
     Raises TableError, OSError, or pyarrow.ArrowException for a file that is not parquet.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     opened = pq.ParquetFile(source, **options)
@@ -56,8 +54,7 @@ def open_parquet(
     for field in fields:
         if fields.count(field) > 1:
             raise TableError(f"it has more than one column {field.name!r}")
-        kind = field.type.value_type if field.name in lists and pa.types.is_list(field.type) else field.type
-        if not _is_flat(kind):
+        if not _is_flat(field.type):
             raise TableError(f"its column {field.name!r} holds {field.type}, neither numbers nor text")
     return opened
 
@@ -65,12 +62,11 @@ def open_parquet(
 def read_parquet(
     source: BinaryIO | pa.NativeFile,
     columns: Sequence[str] | None = None,
-    lists: Sequence[str] = (),
     **options: Any,
 ) -> pa.Table:
     """Read the table in a parquet file, or those of these columns that exist. options: as for `open_parquet`,
     which says what is raised."""
-    with open_parquet(source, columns, lists, **options) as opened:
+    with open_parquet(source, columns, **options) as opened:
         return opened.read(columns=None if columns is None else list(columns))
 
 

@@ -17,6 +17,7 @@ from tile_oracle.record.run import MANIFEST, purpose_of
 from tile_oracle.record.sealed_parquet import read_table
 
 VERDICT, SELECTION, REPORT = "verdict.json", "selection.parquet", "report.html"
+_FIX = "delete it; `pytest --problem-set SET --oracle={}` reports on the run again"
 
 MADE_BY = ("device", "driver", "toolchain", "sources", "model")
 """The fields of a summary that say what made a run; the page marks their changes."""
@@ -71,7 +72,7 @@ class RunSummary:
 
 def summarize(folder: Path, shown_as: str) -> RunSummary:
     """Returns the summary of a run's folder, from its report files. Raises RecordError for damaged ones."""
-    verdict = read_object(folder / VERDICT, RecordError, "`tile-oracle runs report` writes it again")
+    verdict = read_object(folder / VERDICT, RecordError, _FIX.format(folder))
     run, figures = _part(verdict, "run"), _part(verdict, "efficiency")
     made, scope = _part(run, "environment"), _part(verdict, "scope")
     replayed = bool(_text(run, "replayed"))
@@ -116,9 +117,7 @@ def _choices(path: Path) -> pd.DataFrame:
         return _no_choices()
     table = read_table(path, CHOICES)
     if missing := set(CHOICES) - set(table.column_names):
-        raise RecordError(
-            f"{path} lacks the column {sorted(missing)[0]!r}; `tile-oracle runs report` writes it again"
-        )
+        raise RecordError(f"{path} lacks the column {sorted(missing)[0]!r}; {_FIX.format(path.parent)}")
     return table.to_pandas()
 
 

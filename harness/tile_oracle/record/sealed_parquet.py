@@ -68,10 +68,9 @@ def read_table(
     path: Path,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] | None = None,
-    lists: Sequence[str] = (),
 ) -> pa.Table:
     """Returns the table in a file, or some of its columns (those that exist). texts: the columns of text that
-    are read as such; the others become dictionary arrays. None: all. lists: the columns that may hold lists.
+    are read as such; the others become dictionary arrays. None: all.
 
     Raises RecordError if the file cannot be read, DamagedError if its content is not what was written or is
     not parquet.
@@ -83,7 +82,6 @@ def read_table(
         return read_parquet(
             pa.BufferReader(data),
             columns,
-            lists,
             read_dictionary=[] if texts is None else _other_texts(data, texts),
             page_checksum_verification=True,
         )

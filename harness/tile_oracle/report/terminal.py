@@ -1,4 +1,4 @@
-"""The terminal summary, for the end of a session and for `tile-oracle runs report`."""
+"""The terminal summary, for the end of a session."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from typing import Any
 import pandas as pd
 
 from tile_oracle.commands.merge import write_oracle
+from tile_oracle.comparison.compare import read_side
+from tile_oracle.history.summary import summarize
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.picker import Origin
 from tile_oracle.measure.measurement import Measurement
@@ -25,7 +26,7 @@ from tile_oracle.record.journal import Journal, write_part
 from tile_oracle.record.merge import merge_records
 from tile_oracle.record.run import MANIFEST, open_run, purpose_of
 from tile_oracle.report.data import RunInfo, analyse
-from tile_oracle.report.files import SELECTION, VERDICT, report_again, write_report
+from tile_oracle.report.files import SELECTION, VERDICT, write_report
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
 from tools.faults.flippable.kind import FileKind
 
@@ -40,8 +41,8 @@ def kinds() -> tuple[FileKind, ...]:
         FileKind("journal, then --resume", _make_journal, _resume_run),
         FileKind("part", _make_part, _read_run),
         FileKind("part, then --resume", _make_part, _resume_run),
-        FileKind("selection.parquet", _make_report(SELECTION), _read_report),
-        FileKind("verdict.json", _make_report(VERDICT), _read_report),
+        FileKind("selection.parquet", _make_report(SELECTION), _read_selection),
+        FileKind("verdict.json", _make_report(VERDICT), _read_verdict),
         FileKind("merged dataset", _make_merged, _read_merged),
         FileKind("oracle file", _make_oracle, _read_oracle),
     )
@@ -133,12 +134,13 @@ def _make_report(name: str) -> Callable[[Path], list[Path]]:
     return make
 
 
-def _read_report(folder: Path) -> Any:
-    run = folder / "flipped"
-    again = report_again(run, load_records(run))
-    rankings = None if again.rankings is None else values_of(again.rankings)
-    asked = (again.criteria, again.scope, again.ranked_by, again.baseline)
-    return [*again.selection["problem"]], rankings, asked, json.dumps(vars(again.run), default=str)
+def _read_selection(folder: Path) -> Any:
+    return sorted(read_side(folder / "flipped").picks.items())
+
+
+def _read_verdict(folder: Path) -> Any:
+    found = vars(summarize(folder / "flipped", "flipped"))
+    return {name: str(value) for name, value in found.items()}
 
 
 def _make_merged(folder: Path) -> list[Path]:
