@@ -179,8 +179,9 @@ def test_tuning_takes_problems_or_a_set_and_records_are_for_a_table(
             [MINE, "--run-name", "mine", f"--report-dir={tmp_path}"],
             "mine.csv exists and lists something else",
         ),
-        ([MINE, "--from-records", "x", "--aiter", "y"], "only one of them"),
-        (["--from-records", "x"], "--from-records goes with --output or --aiter"),
+        ([MINE, "--from-records", "x", "-o", "y", "--format", "aiter"], "only one of them"),
+        (["--from-records", "x"], "--from-records goes with --output"),
+        ([MINE, "-o", "y", "--format", "inductor", "--cu-num", "7"], "--cu-num goes with --format aiter"),
         (["--from-records", str(tmp_path), "-o", "x.csv", "--format", "aiter"], "no records in"),
     ):
         assert main(["tune", *words, "--target", "cpu"]) == 2

@@ -14,7 +14,7 @@ from typing import Any
 from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP
 from tile_oracle.commands.kinds import problems_of_arguments
 from tile_oracle.commands.open_registry import REGISTRY, open_registry, outside_note, say_models
-from tile_oracle.commands.program_table import AITER, winner, write_table
+from tile_oracle.commands.program_table import PICKS, winner, write_table
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.foreign.aiter import Winner
 from tile_oracle.problem import Problem
@@ -39,11 +39,11 @@ ARGUMENTS = argument_table(f"""
 problems PROBLEM...  {PROBLEM_HELP}
 --top K  picks shown (default: 1, with --predictions 10)
 --json  print one object per problem and line {ONLY_JSON}
-{AITER}
+{PICKS}
 --predictions  rank by the model alone, and show all that it predicts of each kernel: TFLOPS, latency,
-    bandwidth; without --aiter
+    bandwidth; without --output
 --search  the same of kernels that the architecture's rules allow, in the pool or not, which discrete
-    differential evolution finds; without --aiter
+    differential evolution finds; without --output
 --budget N=500  with --search: kernels that it predicts
 --seed N=0  with --search: same seed, same kernels
 --arch ARCH  pick for this architecture, which this machine need not have
@@ -80,13 +80,13 @@ def run(args: argparse.Namespace) -> int:
                 print(f"tile-oracle pick: {error}", file=sys.stderr)
                 continue
             took = time.perf_counter() - loaded
-            if args.aiter is not None:
+            if args.output is not None:
                 winners.append(winner(problem, picks[0] if picks else None))
             if args.json:
                 print(json.dumps(_as_json(problem, picks, candidates, loaded - began, took)))
             else:
                 print(_as_text(problem, picks, candidates, loaded - began, took))
-        if args.aiter is not None:
+        if args.output is not None:
             write_table(args, winners, registry.arch or "")
     return status
 

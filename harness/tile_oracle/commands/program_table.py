@@ -1,4 +1,4 @@
-"""The best kernels of GEMMs as a table that another program loads: --aiter, or --output with --format."""
+"""The best kernels of GEMMs as a table that another program loads: --output with --format."""
 
 from __future__ import annotations
 
@@ -27,20 +27,16 @@ _MOST_BYTES = 64 << 20
 _SOURCES = {"tunableop": ("hipblaslt", "rocblas"), "inductor": ("inductor",)}
 """Format -> the sources whose kernels it can name. AITER's table takes any name."""
 
-AITER = """\
---aiter FILE  also write the picks of GEMMs as a tuned table of AITER (CSV), into the one that there is
---cu-num N  compute units in AITER's table (default: the architecture's)"""
+_CU_NUM = "--cu-num N  with --format aiter: compute units in the table (default: the architecture's)"
+PICKS = f"""\
+-o --output FILE  with --format: also write the picks of GEMMs there, into the file if there is one
+--format aiter  with --output: AITER's tuned table (CSV)
+{_CU_NUM}"""
 OUTPUT = f"""\
 -o --output FILE  with --format: write the best kernels of GEMMs there, into the file if there is one
 --format {"|".join(("aiter", *_SOURCES))}  with --output: AITER's tuned table, results of PyTorch's
-    TunableOp, or Inductor's lookup table"""
-
-
-def asked_table(args: argparse.Namespace) -> tuple[str, Path] | None:
-    """Returns the format and the file that the options name; None for none."""
-    if (output := getattr(args, "output", None)) is not None:
-        return args.format, output
-    return None if args.aiter is None else ("aiter", args.aiter)
+    TunableOp, or Inductor's lookup table
+{_CU_NUM}"""
 
 
 def _gemm(problem: Problem) -> GemmProblem:
@@ -78,9 +74,7 @@ def winners_of_records(runs: list[str], form: str) -> tuple[list[Winner], str]:
 
 def write_table(args: argparse.Namespace, winners: list[Winner], arch: str) -> None:
     """Writes the picks into the table that the options name. Raises HarnessError."""
-    asked = asked_table(args)
-    assert asked is not None
-    form, path = asked
+    form, path = args.format, args.output
     try:
         before = read_bytes(path, _MOST_BYTES).decode("utf-8") if path.exists() else ""
     except (OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from typing import Any
 from tile_oracle.commands.arguments import ONLY_JSON, PROBLEM_HELP, write_text
 from tile_oracle.commands.kinds import problems_of_arguments
 from tile_oracle.commands.open_registry import REGISTRY, open_registry
-from tile_oracle.commands.program_table import AITER, OUTPUT, asked_table, winners_of_records, write_table
+from tile_oracle.commands.program_table import OUTPUT, winners_of_records, write_table
 from tile_oracle.errors import ModelError, RecordError
 from tile_oracle.exploration.cold_start import ColdStart, one_operation, transferable
 from tile_oracle.exploration.tune_rounds import TuneRounds, measure
@@ -47,10 +47,9 @@ GOES_ON = "what was measured is kept, and the same command goes on from there"
 ARGUMENTS = argument_table(f"""
 problems [PROBLEM...]  {PROBLEM_HELP}
 --problem-set SET  without a model: measure what teaches most about all problems of a set together, by rounds
---from-records RUN...  with --output or --aiter: write the oracles of runs there
+--from-records RUN...  with --output: write the oracles of runs there
 --budget TIME  time for each problem (default: 60s), or for --problem-set (default: {SET_BUDGET})
 --quiet  no progress, only the results
-{AITER}
 {OUTPUT}
 --kernel-set NAME=default  the pool, or a list of kernels (.json)
 {REGISTRY}
@@ -67,9 +66,8 @@ def run(args: argparse.Namespace) -> int:
     if sum((bool(args.problems), bool(args.from_records), bool(args.problem_set))) != 1:
         raise ModelError("give problems, --from-records RUN or --problem-set SET, and only one of them")
     check_name(args.run_name)
-    table = asked_table(args)
-    if args.from_records and table is not None:
-        write_table(args, *winners_of_records(args.from_records, table[0]))
+    if args.from_records and args.output is not None:
+        write_table(args, *winners_of_records(args.from_records, args.format))
         return 0
     problems = problems_of_arguments(args.problems or [args.problem_set] * bool(args.problem_set))
     with open_registry(args, problems) as registry:
@@ -83,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
     if args.problems:
         for one in found.to_dict("records"):
             print(_as_json(one) if args.json else _as_text(one))
-    if table is not None:
-        write_table(args, *winners_of_records(runs, table[0]))
+    if args.output is not None:
+        write_table(args, *winners_of_records(runs, args.format))
     asked = {one.id for one in problems if args.problems}
     return 0 if len(found) and asked <= set(found["problem"]) else 1
 
