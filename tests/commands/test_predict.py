@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
+from tests.training.test_train import with_targets
 from tile_oracle.cli import main
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.problem_set import load_problem_set
@@ -22,9 +23,8 @@ DIMENSIONS = "N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "m"
-    targets = ("tflops", "latency", "bandwidth")
-    records = make_records(make_problems(12), make_kernels())
-    train(records, recipe_named("published").with_trees(20), targets=targets, n_splits=2).save(folder)
+    recipe = with_targets(recipe_named("published").with_trees(20), "latency", "bandwidth")
+    train(make_records(make_problems(12), make_kernels()), recipe, n_splits=2).save(folder)
     return folder
 
 

@@ -72,13 +72,12 @@ records RECORDS...  {RECORDS_HELP}
 --folds N=5  cross-validation folds
 --seed N=0  same records and seed: same model bytes
 --threads N=1  threads of LightGBM
---target NAME,...  further published targets to predict: tflops, latency, bandwidth
 --also RECORDS*  records of other directions (without directions: of another data type of the same size), or
     of another compiler or device, as auxiliary training data (may be repeated): kernels of one family behave
     alike. The model is not judged by them; rows of held-out shapes are left out
 --warm-start MODEL  grow further trees on every target of an existing model; its networks go on learning
 --adapt MODEL  train no trees: correct an existing model by these records, of another compiler, device or
-    driver, with a shift of every kernel's score; without --recipe, --also, --warm-start or --target
+    driver, with a shift of every kernel's score; without --recipe, --also or --warm-start
 --build-dir DIR  with --adapt: prebuilt kernels (`tile-oracle build`); metrics of their binaries correct
     kernels that the records have not measured
 --warm-trees N=200  with --warm-start: trees to add to each booster
@@ -87,7 +86,7 @@ records RECORDS...  {RECORDS_HELP}
 a model to ship, which `pytest --target replay` can gate:
 --problem-set SET  hold these problems out: the model is judged on them and not trained on them. The folder
     also gets training.parquet, the oracle of the problems, and a replayed session's baseline;
-    without --arch, --direction, --dtype, --target, --adapt, --build-dir, --quiet or --json
+    without --arch, --direction, --dtype, --adapt, --build-dir, --quiet or --json
 --kernel-set RULES  with --problem-set: the pool (default: as the runs recorded it)
 --device NAME  with --problem-set: only the records of this device
 --in-sample  with --problem-set: also train on its problems, for lack of other records. The verdict then does
@@ -110,14 +109,12 @@ def run(args: argparse.Namespace) -> int:
         return _adapt(args, records)
     say = partial(print, file=progress_stream(args), flush=True)
     effort = Effort(args.seed, args.threads, None if args.quiet else say)
-    targets = tuple(name.strip() for name in args.target.split(",")) if args.target else ()
     model = train(
         records,
         recipe=args.recipe,
         arch=args.arch,
         direction=args.direction,
         dtype=args.dtype,
-        targets=targets,
         n_splits=args.folds,
         effort=effort,
         warm_start=args.warm_start and folder_of_model(args.warm_start),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -57,19 +57,6 @@ class Recipe:
     """Merge the names of one kernel, and fit a physical time model, which the target `correction` needs."""
     network: NetworkPart | None = None
     """Train networks, for kernels of several sources."""
-
-    def with_targets(self, targets: Sequence[str]) -> Recipe:
-        """Returns the recipe with these targets added, trained like its first member; picks do not change.
-
-        Raises ModelError for an unknown target.
-        """
-        have = {part.target for part in self.trees}
-        wanted = [target_named(name).name for name in dict.fromkeys(targets) if name not in have]
-        if "correction" in wanted:
-            raise ModelError("the target correction needs a physical model: train the recipe `physical`")
-        like = self.trees[0] if self.trees else TreePart("log_time")
-        more = tuple(replace(like, target=name) for name in wanted)
-        return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
     def for_rows(self, rows: pd.DataFrame) -> Recipe:
         """Returns the recipe for records or training rows: with the features of their operation, and, where

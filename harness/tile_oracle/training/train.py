@@ -188,7 +188,6 @@ def train(
     arch: str | None = None,
     direction: str | None = None,
     dtype: str | None = None,
-    targets: Sequence[str] = (),
     n_splits: int = 5,
     effort: Effort | None = None,
     sources: Sequence[str] = (),
@@ -202,10 +201,10 @@ def train(
 
     `arch`, `direction` and `dtype` select rows; each is optional if the records have only one.
     `recipe`: by default the one that suits the records (`suited_recipe`), or the old model's in a warm start.
-    `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on every
-    booster of an existing model with the same features; it is not cross-validated, because the old model may
-    have seen the held-out problems. `also`: records with
-    auxiliary training data (training.training_rows); each fold leaves out those of its held-out shapes.
+    `warm_start` grows `warm_trees` further trees on every booster of an existing model with the same
+    features; it is not cross-validated, because the old model may have seen the held-out problems. `also`:
+    records with auxiliary training data (training.training_rows); each fold leaves out those of its held-out
+    shapes.
     `code`: metrics of further binaries for the model folder.
 
     Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
@@ -215,7 +214,7 @@ def train(
     data = _training_data(records, arch, direction, dtype)
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
     start = None if warm_start is None else WarmStart.of(Path(warm_start), kind).over(rows)
-    chosen = _recipe(recipe, data, targets, start, warm_trees)
+    chosen = _recipe(recipe, data, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     auxiliary = None if also is None else _auxiliary_rows(also, data, effort)
     train_rows = rows if auxiliary is None else with_auxiliary(rows, auxiliary)
@@ -303,17 +302,16 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
 def _recipe(
     named: str | Recipe | None,
     data: _TrainingData,
-    targets: Sequence[str],
     start: WarmStart | None,
     warm_trees: int,
 ) -> Recipe:
     """Returns the requested recipe, else that of the warm start's model or the one that suits the records."""
     if start is not None:
-        return start.recipe(named, data.rows, targets).with_trees(warm_trees)
+        return start.recipe(named, data.rows).with_trees(warm_trees)
     if named is None:
         named = _suited(data)
     recipe = recipe_named(named) if isinstance(named, str) else named
-    return recipe.for_rows(data.rows).with_targets(targets)
+    return recipe.for_rows(data.rows)
 
 
 def _suited(data: _TrainingData) -> str:

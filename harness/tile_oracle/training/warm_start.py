@@ -7,7 +7,7 @@ with the old booster's trees. Settings that would drop a member are refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,12 @@ class WarmStart:
             {name: read_json(path) for name, path in metrics.items() if path.is_file()},
         )
 
-    def recipe(self, named: str | Recipe | None, rows: pd.DataFrame, targets: Sequence[str] = ()) -> Recipe:
+    def recipe(self, named: str | Recipe | None, rows: pd.DataFrame) -> Recipe:
         """Returns the recipe that grows every tree member of the model: targets of the named recipe with its
         settings, others with those they were trained with.
 
         rows: the training rows. named: the requested recipe; by default the model's own. Raises ModelError
-        for a recipe or `targets` with a member that the model lacks, or with other features.
+        for a recipe with a member that the model lacks, or with other features.
         """
         known = RECIPES.get(self.spec.recipe or "")
         if named is None:
@@ -78,7 +78,7 @@ class WarmStart:
             wanted = Recipe(self.spec.recipe or "published", "the old model's own") if own is None else own
         else:
             wanted = (recipe_named(named) if isinstance(named, str) else named).for_rows(rows)
-        parts = {part.target: part for part in wanted.with_targets(targets).trees}
+        parts = {part.target: part for part in wanted.trees}
         for part in parts.values():
             self._check(part, old_trees(self.ranker, part))
         trees = []
