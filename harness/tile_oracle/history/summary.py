@@ -10,7 +10,6 @@ import pandas as pd
 
 from tile_oracle.errors import RecordError
 from tile_oracle.files.sealed_json import read_object
-from tile_oracle.pool.rules import set_name
 from tile_oracle.record.dataset import measurements_folder
 from tile_oracle.record.journal import parts_in
 from tile_oracle.record.run import MANIFEST, purpose_of
@@ -88,7 +87,7 @@ def summarize(folder: Path, shown_as: str) -> RunSummary:
         when=_text(run, "created"),
         state=_text(verdict, "state"),
         problem_set=_text(run, "problem_set"),
-        kernel_set=set_name(_text(run, "kernel_set")),  # older runs name a list's whole file
+        kernel_set=_text(run, "kernel_set"),
         target=_text(run, "arch") or _text(run, "target"),
         replayed=replayed,
         complete=scope.get("complete") is not False,

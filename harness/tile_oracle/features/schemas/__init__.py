@@ -43,12 +43,8 @@ GEMM_FEATURES = OperationFeatures(
     (GEMM_72, GEMM_78),
     fallback=(GEMM_72, GEMM_78, GEMM_OWN),
     in_recipes={"published": "gemm_universal_72"},
-    kernel_distance={
-        "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
-        "pad_m": 0.5, "pad_n": 0.5, "pad_k": 0.5,
-    },
     pool=GEMM_POOL_2,
-)  # fmt: skip
+)
 
 SCHEMAS: dict[str, FeatureSchema] = {
     schema.name: schema for one in (GROUPED_CONV_FEATURES, GEMM_FEATURES) for schema in one.all
