@@ -159,17 +159,6 @@ def dot_key(css: str) -> Markup:
     return element("circle", css=css, cx=11, cy=4, r=3)
 
 
-def lines(drawn: Sequence[Line], *, x_range: Point, y_range: Point, x_name: str, y_name: str) -> Markup:
-    """Lines over common axes, with a legend if there are several."""
-    plot = Plot(x_range, y_range)
-    plot.axes(x_name, y_name)
-    for line in drawn:
-        plot.line(line.css, line.points)
-    described = f"{y_name} over {x_name}: " + ", ".join(line.name for line in drawn)
-    keys = [(line.name, line_key(line.css)) for line in drawn]
-    return plot.svg(described) + (legend(keys) if len(drawn) > 1 else "")
-
-
 def scatter(
     points: Sequence[tuple[float, float, str]], *, dots: str, limit: Line, x_name: str, y_name: str
 ) -> Markup:

@@ -26,10 +26,10 @@ from tile_oracle.report.pictures import hero_line
 from tile_oracle.report.terms import anchor, terms_of
 from tile_oracle.report.views import (
     drill_cells,
-    efficiency,
     kernels,
     limits,
     pairs,
+    predictions,
     problems,
     slices,
     sources,
@@ -173,7 +173,7 @@ GROUPS: Mapping[str, Sequence[Section]] = {
     "Where": (
         ("slices", "Kinds of problem", slices),
         ("problems", "Problems, most lost time first", problems),
-        ("efficiency", "Efficiency", efficiency),
+        ("predictions", "Predictions", predictions),
     ),
     "Kernels": (
         ("sources", "Sources of kernels", sources),

@@ -1,5 +1,4 @@
-"""The pictures of report.html: the judged mean among other ways to choose, performance profile, roofline,
-predictions.
+"""The pictures of report.html: the judged mean among other ways to choose, roofline, predictions.
 
 They are inline SVG of our own. A charting library would add hundreds of kilobytes to each page and needs
 scripts, whereas the report is complete without them.
@@ -10,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 
 from tile_oracle.arch import known_archs, load_arch
@@ -21,39 +19,6 @@ from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.figures import EFFICIENCY, efficiencies
-
-_FACTORS = (1.1, 1.2, 1.5, 2.0)
-"""Ends of the performance profile's axis: the first within which all curves are complete, or the last."""
-_STEPS = 200
-
-
-def performance_profile(data: ReportData) -> Markup:
-    """Share of the problems whose pick is within a factor of the oracle's time (Dolan and Moré, 2002), one
-    curve for the run and one for the baseline. A pick that is not ok is within no factor."""
-    runs = {"this run": data.covered["efficiency"].to_numpy(dtype=np.float64)}
-    if data.baseline is not None:
-        accepted = [value for value in data.baseline.efficiencies.values() if value is not None]
-        if accepted:
-            runs["baseline"] = np.array(accepted, dtype=np.float64)
-    least = min(float(values.min()) for values in runs.values())
-    widest = next((factor for factor in _FACTORS if least * factor >= 1.0), _FACTORS[-1])
-    drawn = [
-        charts.Line(name, _profile(values, widest), css)
-        for (name, values), css in zip(runs.items(), ("first", "second"), strict=False)
-    ]
-    low = min(line.points[0][1] for line in drawn)
-    return charts.lines(
-        drawn,
-        x_range=(1.0, widest),
-        y_range=(float(np.floor(min(low, 99.0) / 20.0) * 20.0), 100.0),
-        x_name="time of the pick / time of the oracle, at most",
-        y_name="problems, %",
-    )
-
-
-def _profile(values: npt.NDArray[np.float64], widest: float) -> list[tuple[float, float]]:
-    factors = np.linspace(1.0, widest, _STEPS + 1)
-    return [(float(factor), 100.0 * float((values * factor >= 1.0 - 1e-12).mean())) for factor in factors]
 
 
 def limits(data: ReportData) -> tuple[float, float] | str:

@@ -297,14 +297,10 @@ def kernels(data: ReportData) -> Sequence[Block]:
     return [Note(note), Table.of("Kernels, most oracles first", shown, columns, **options)]
 
 
-def efficiency(data: ReportData) -> Sequence[Block]:
-    """Returns how many picks are how near to the oracle, and how well their times were predicted."""
-    if data.covered.empty:
-        return []
-    predicted = pictures.predicted_measured(data)
-    profile = "Performance profile: problems within a factor of the oracle's time"
-    pairs = [("Predicted against measured TFLOPS of the picks", predicted)] if predicted else []
-    return [Figures([(profile, pictures.performance_profile(data)), *pairs])]
+def predictions(data: ReportData) -> Sequence[Block]:
+    """Returns how well the speed of the picks was predicted."""
+    chart = None if data.covered.empty else pictures.predicted_measured(data)
+    return [Figures([("Measured TFLOPS of the picks over predicted", chart)])] if chart else []
 
 
 def limits(data: ReportData) -> Sequence[Block]:
