@@ -15,6 +15,7 @@ from tile_oracle.kernel.fields import FlatKernel
 from tile_oracle.operation import operation_named
 from tile_oracle.operation.descriptor import Operation
 from tile_oracle.operation.flat import shortened
+from tile_oracle.operation.kind import parts_of
 from tile_oracle.operation.least_work import least_work_of_products
 from tile_oracle.operation.part import deferred, part
 from tile_oracle.problem import Problem
@@ -46,25 +47,31 @@ class SizedKernel(FlatKernel):
     def parse(cls, name: str) -> Self:
         """Read a name, as the inverse of `name`. Raises KernelError."""
         match = cls._pattern().fullmatch(name) if isinstance(name, str) else None
-        if match is None:
-            values = {**operation_named(cls.op).kind_fields, **cls.sizes}
-            example = cls.from_row({name: one[0] for name, one in values.items()})
+        words = {} if match is None else match.groupdict()
+        kernel = cls.from_row({field: word for field, word in words.items() if word}) if words else None
+        if kernel is None or kernel.name != name:
+            of_kind = operation_named(cls.op).kinds({})[0].words
+            example = cls.from_row(of_kind | {name: one[0] for name, one in cls.sizes.items()})
             raise KernelError(
                 f"{shortened(name)} is not the name of a kernel of {cls.op}; one looks like {example.name}"
             )
-        return cls.from_row(match.groupdict())
+        return kernel
 
     @classmethod
     @cache
     def _pattern(cls) -> re.Pattern[str]:
-        """Of names. Words of a kind that are not known are read where they have no underscore."""
+        """Of names. Words of a kind that are not known are read where they have no underscore, and stand in
+        each name."""
         operation = operation_named(cls.op)
+        parts = parts_of(operation.kernel_prefix_format)
+        often = [name for _, name in parts]
         words = {
-            name: f"(?P<{name}>{'|'.join(map(str, values))}|[a-z0-9]+)"
+            name: f"(?P<{name}>{'|'.join(map(str, values))}{'' if name in often else '|[a-z0-9]+'})"
             for name, values in operation.kind_fields.items()
         }
         sizes = "_".join(f"{name}(?P<{name}>[0-9]{{1,9}})" for name in cls.sizes)
-        return re.compile(operation.kernel_prefix_format.format_map(words) + sizes)
+        prefix = "".join(f"(?:{text})?" if name else text for text, name in parts).format_map(words)
+        return re.compile(prefix + sizes)
 
 
 def sized_operation(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tile_oracle.errors import OperationError, ProblemError
 from tile_oracle.operation.bands import BANDS
-from tile_oracle.operation.kind import Kind
+from tile_oracle.operation.kind import Kind, filled
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
@@ -106,7 +106,8 @@ class Operation:
     kind_fields: the fields that a problem shares with its kernels, with all values. kind_words: their names
     in messages. is_kind: whether there are problems with these values; None: with all.
     kind_format: format of a kind ("{direction} {dtype} {ndim}D"). kernel_prefix_format: start of
-    the full names of its kernels, before the short name.
+    the full names of its kernels, before the short name. In brackets stands what is left out while a field
+    has its value in `defaults`.
     id_prefixes: prefixes of problem ids. short_names: pattern of the kernels' short names. Both are used to
     read pytest's test ids. id_pattern: pattern of a problem id.
     marks: columns that identify a table of this operation without a column `op`.
@@ -290,12 +291,12 @@ class Operation:
 
     def kind_text(self, kind: Kind) -> str:
         """Returns a kind in words: forward bf16 2D."""
-        return self.kind_format.format_map(kind.words)
+        return filled(self.kind_format, kind.words, self.defaults)
 
     @lru_cache(maxsize=4096)  # noqa: B019 - operations live as long as the process
     def kernel_prefix(self, kind: Kind) -> str:
         """Returns the part of a full kernel name before the short name."""
-        return self.kernel_prefix_format.format_map(kind.words)
+        return filled(self.kernel_prefix_format, kind.words, self.defaults)
 
     def file_stem(self, kind: Kind) -> str:
         """Returns a kind as part of a file name: forward_bf16_2d."""

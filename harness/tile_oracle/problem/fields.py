@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation import operation_named
 from tile_oracle.operation.flat import Flat
+from tile_oracle.operation.kind import filled, parts_of
 
 MAX_EXTENT = 2**31 - 1
 MAX_BYTES = 2**62
@@ -52,20 +53,12 @@ class FlatProblem(Flat):
     @cached_property
     def id(self) -> str:
         """Readable and reversible (`from_id`)."""
-        row = self.as_row()
-        parts = (text for text, name, usual in self._id_parts() if not name or row[name] != usual)
-        return "".join(parts).format_map(row)
+        return filled(f"{self.op}-{self._id_format()}", self.as_row(), self._usual())
 
     @classmethod
     @cache
-    def _id_parts(cls) -> tuple[tuple[str, str, Any], ...]:
-        """Returns the texts of `id_format`; with each that may be left out its field and the default."""
-        usual = {field.name: field.default for field in fields(cls)}
-        found = []
-        for place, text in enumerate(re.split(r"\[(.*?)\]", f"{cls.op}-{cls._id_format()}")):
-            name = re.sub(r".*\{|\}.*|-", "", text) if place % 2 else ""
-            found.append((text, name, usual.get(name)))
-        return tuple(found)
+    def _usual(cls) -> dict[str, Any]:
+        return {field.name: field.default for field in fields(cls)}
 
     @classmethod
     def _id_format(cls) -> str:
@@ -80,7 +73,7 @@ class FlatProblem(Flat):
             return f"(?P<{match[1]}>{'[a-z0-9_]+' if match[1] in texts else '[0-9]{1,10}'})"
 
         whole = ""
-        for text, name, _ in cls._id_parts():
+        for text, name in parts_of(f"{cls.op}-{cls._id_format()}"):
             one = re.sub(r"\{(\w+)\}", group, text) if "{" in text or not name else f"(?P<{name}>{text})"
             whole += f"(?:{one})?" if name else one
         return whole

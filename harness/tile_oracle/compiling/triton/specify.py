@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,7 +117,7 @@ class Specifier:
         except Exception as error:  # the declaration's functions are the user's
             raise FileFailure(one_line(error, self._folder, self._file, self._line)) from None
 
-    def _kinds(self) -> Iterator[Kind]:
+    def _kinds(self) -> list[Kind]:
         operation = operation_named(self._declared.view.op)
         words = self._declared.kinds
         for name, values in words.items():
@@ -127,8 +126,7 @@ class Specifier:
                 if value not in known:
                     listed = ", ".join(map(str, known))
                     raise FileFailure(f"{self._place}: {name} {value!r} is not one of {listed}")
-        for one in itertools.product(*(words[name] for name in operation.kind_fields)):
-            yield Kind(operation.name, tuple(zip(operation.kind_fields, one, strict=True)))
+        return operation.kinds(words)
 
     def _leave_out(self, why: str) -> None:
         self.left_out.append((self._declared.view.op, self.function, why))
