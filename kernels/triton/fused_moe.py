@@ -1,6 +1,6 @@
 """Products of a mixture of experts in Triton: C[pair] = A[token] B[expert]^T, accumulated in fp32.
 
-fp8 has scales of blocks of 128.
+fp8 has scales of blocks of 128, or of rows or tensors, for which a whole sum is multiplied once.
 
     experts             one program a tile: a block of an expert's rows by columns
     experts_persistent  programs stay on their compute unit and take further tiles
@@ -14,10 +14,9 @@ the transpose, for few rows: Hopper's wide matrix instructions have at least 64.
 import triton
 import triton.language as tl
 from gemm import AMD, place_of
+from scaled_gemm import BLOCK, scaled, with_scales
 
 from tile_oracle.triton import FusedMoeView, cdiv, fused_moe, minimum
-
-SCALED = tl.constexpr(128)
 
 
 @triton.jit
@@ -30,23 +29,21 @@ def rows_of_block(sorted_token_ids_ptr, row, num_valid_tokens, top_k, BLOCK_M: t
 
 @triton.jit
 def step_of_product(
-    sums, x, y, a_scale_ptr, b_scale_ptr, a_rows, expert, n, left, depth, N, K, SWAPPED: tl.constexpr
-):
+    sums, x, y, a_scale_ptr, b_scale_ptr, a_rows, expert, n, left, depth, N, K,
+    SCALE: tl.constexpr, SWAPPED: tl.constexpr,
+):  # fmt: skip
     """The sums with the product of a step. x: rows of A; y: rows of B, n, from `left` on. Hopper adds fp8 up
-    in some 14 bits: the product of every step, at most 128 deep, has sums of its own and then the scales."""
-    if a_scale_ptr is None:
+    in some 14 bits: the product of every step, at most 128 deep, has sums of its own."""
+    if SCALE == "none":
         sums = tl.dot(y, x.T, sums) if SWAPPED else tl.dot(x, y.T, sums)
     else:
         part = tl.dot(y, x.T) if SWAPPED else tl.dot(x, y.T)
-        block, blocks = depth // SCALED, tl.cdiv(K, SCALED)
-        factors = tl.load(a_scale_ptr + a_rows * blocks + block)
-        of_expert = b_scale_ptr + expert * tl.cdiv(N, SCALED) * blocks + block
-        if n.shape[0] <= SCALED:  # columns of one block
-            factors *= tl.load(of_expert + left // SCALED * blocks)
-        else:
-            of_columns = tl.load(of_expert + n // SCALED * blocks, mask=n < N, other=0.0)
-            part *= of_columns[:, None] if SWAPPED else of_columns[None, :]
-        sums += part * (factors[None, :] if SWAPPED else factors[:, None])
+        if SCALE == "block":
+            block, blocks = depth // BLOCK, tl.cdiv(K, BLOCK)
+            factors = tl.load(a_scale_ptr + a_rows * blocks + block)
+            of_expert = b_scale_ptr + expert * tl.cdiv(N, BLOCK) * blocks + block
+            part = with_scales(part, factors, of_expert, n, left, blocks, N, SWAPPED)
+        sums += part
     return sums
 
 
@@ -62,11 +59,16 @@ def no_sums(BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SWAPPED: tl.constexpr)
 
 @triton.jit
 def store(
-    c_ptr, topk_weights_ptr, sums, pairs, there, n, N, MUL_ROUTED_WEIGHT: tl.constexpr, SWAPPED: tl.constexpr
-):
-    """Writes the rows of a tile that are no padding, times the weights of their pairs."""
-    if SWAPPED:
-        sums = sums.T
+    c_ptr, topk_weights_ptr, a_scale_ptr, b_scale_ptr, sums, pairs, there, a_rows, expert, n, N,
+    num_valid_tokens, MUL_ROUTED_WEIGHT: tl.constexpr, SCALE: tl.constexpr, SWAPPED: tl.constexpr,
+):  # fmt: skip
+    """Writes the rows of a tile that are no padding, times the weights of their pairs and the scales of rows
+    or tensors."""
+    if SCALE == "tensor":
+        b_scale_ptr += expert
+    if SCALE == "row":
+        b_scale_ptr += expert * N
+    sums = scaled(sums, a_scale_ptr, b_scale_ptr, a_rows, n, num_valid_tokens, N, SCALE, SWAPPED)
     if MUL_ROUTED_WEIGHT:
         sums *= tl.load(topk_weights_ptr + pairs, mask=there, other=0.0)[:, None]
     at = pairs.to(tl.int64)[:, None] * N + n[None, :]
@@ -76,7 +78,7 @@ def store(
 @triton.jit
 def tile(
     a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, a_scale_ptr, b_scale_ptr,
-    row, column, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr,
+    row, column, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr, SCALE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SWAPPED: tl.constexpr,
 ):  # fmt: skip
     """One tile of the result."""
@@ -93,9 +95,13 @@ def tile(
         x = tl.load(a + depth, mask=k_there, other=0.0)
         y = tl.load(b + depth, mask=k_there, other=0.0)
         sums = step_of_product(
-            sums, x, y, a_scale_ptr, b_scale_ptr, a_rows, expert, n, column * BLOCK_N, depth, N, K, SWAPPED
-        )
-    store(c_ptr, topk_weights_ptr, sums, pairs, there, n, N, MUL_ROUTED_WEIGHT, SWAPPED)
+            sums, x, y, a_scale_ptr, b_scale_ptr, a_rows, expert, n, column * BLOCK_N, depth, N, K,
+            SCALE, SWAPPED,
+        )  # fmt: skip
+    store(
+        c_ptr, topk_weights_ptr, a_scale_ptr, b_scale_ptr, sums, pairs, there, a_rows, expert, n, N,
+        num_valid_tokens, MUL_ROUTED_WEIGHT, SCALE, SWAPPED,
+    )  # fmt: skip
 
 
 # ---- configurations ------------------------------------------------------------------------------
@@ -151,6 +157,11 @@ HOPPER_FP8 = (
     ),
     *((128, 128, 128, 32, 8, 4), (128, 128, 128, 16, 4, 3)),
 )
+# With scales of rows or tensors, the defaults of vLLM and SGLang but for the largest, which spills.
+HOPPER_FP8_WHOLE = (
+    *((16, 64, 128, 1, 4, 4), (32, 64, 128, 1, 4, 3), (64, 128, 128, 1, 4, 3), (64, 128, 128, 1, 8, 3)),
+    *((128, 128, 128, 1, 8, 3), (64, 128, 128, 1, 4, 4)),
+)
 HOPPER_FP8_SWAPPED = (
     *((16, 64, 128, 1, 4, 5), (16, 128, 128, 1, 4, 4), (16, 128, 128, 1, 4, 3), (16, 256, 128, 1, 8, 4)),
     *((32, 64, 128, 1, 4, 5), (32, 128, 128, 1, 4, 4), (64, 64, 128, 16, 4, 4), (64, 128, 128, 16, 4, 4)),
@@ -178,6 +189,7 @@ CDNA_FP8 = (
     *((128, 128, 128, 8, 8, 2), (128, 128, 128, 8, 4, 2)),
 )
 CDNA_PERSISTENT_FP8 = ((16, 128, 128, 1, 4, 2, 2), (64, 128, 128, 8, 4, 2, 2), (128, 128, 128, 8, 8, 2, 1))
+SCALES = ("tensor", "row", "block")
 NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages", "RESIDENT")
 
 
@@ -185,6 +197,8 @@ def configurations(p: FusedMoeView, of_bf16, of_fp8):
     """Configurations of an architecture: Hopper's, those with the transpose, and AMD's, which use 16-wide
     matrix instructions."""
     of_hopper, of_hopper_swapped, of_cdna = of_bf16 if p.dtype == "bf16" else of_fp8
+    if p.scale in ("tensor", "row") and of_hopper is HOPPER_FP8:
+        of_hopper += HOPPER_FP8_WHOLE
     if p.arch in AMD:
         groups = ((of_cdna, {"SWAPPED": False, "matrix_instr_nonkdim": 16}),)
     else:
@@ -230,12 +244,13 @@ def tiles_of(meta):
     constraints=near,
     general=small,
     archs=("sm_90", "gfx950"),
+    scales=SCALES,
 )
 @triton.jit
 def experts(
     a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, num_tokens_post_padded_ptr,
     a_scale_ptr, b_scale_ptr, N, K, EM, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    SCALE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr, SWAPPED: tl.constexpr,
 ):  # fmt: skip
     """One program a tile. Tiles beyond the last expert's have no work."""
@@ -244,7 +259,7 @@ def experts(
         tile(
             a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr,
             a_scale_ptr, b_scale_ptr, row, column, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT,
-            BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
+            SCALE, BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
         )  # fmt: skip
 
 
@@ -259,12 +274,13 @@ def experts(
     constraints=near,
     general=False,
     archs=("sm_90", "gfx950"),
+    scales=SCALES,
 )
 @triton.jit
 def experts_persistent(
     a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, num_tokens_post_padded_ptr,
     a_scale_ptr, b_scale_ptr, N, K, num_valid_tokens, top_k, UNITS, MUL_ROUTED_WEIGHT: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    SCALE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr, SWAPPED: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
     """At most RESIDENT programs a compute unit, over the tiles that have work."""
@@ -274,7 +290,7 @@ def experts_persistent(
         tile(
             a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr,
             a_scale_ptr, b_scale_ptr, row, column, N, K, num_valid_tokens, top_k, MUL_ROUTED_WEIGHT,
-            BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
+            SCALE, BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED,
         )  # fmt: skip
 
 
@@ -285,12 +301,13 @@ def experts_persistent(
     constraints=_rows_of_16_bytes,
     general=False,
     archs=("sm_90",),
+    scales=SCALES,
 )
 @triton.jit
 def experts_tma(
     a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr, num_tokens_post_padded_ptr,
     a_scale_ptr, b_scale_ptr, N, K, num_valid_tokens, top_k, experts, UNITS, MUL_ROUTED_WEIGHT: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    SCALE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr, SWAPPED: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
     """A tile's columns beyond an expert's are the next one's, and are not stored."""
@@ -307,18 +324,10 @@ def experts_tma(
             x = tl.load(a + depth, mask=(k < K - depth)[None, :], other=0.0)
             y = b.load([expert * N + column * BLOCK_N, depth])
             sums = step_of_product(
-                sums,
-                x,
-                y,
-                a_scale_ptr,
-                b_scale_ptr,
-                a_rows,
-                expert,
-                n,
-                column * BLOCK_N,
-                depth,
-                N,
-                K,
-                SWAPPED,
-            )
-        store(c_ptr, topk_weights_ptr, sums, pairs, there, n, N, MUL_ROUTED_WEIGHT, SWAPPED)
+                sums, x, y, a_scale_ptr, b_scale_ptr, a_rows, expert, n, column * BLOCK_N, depth, N, K,
+                SCALE, SWAPPED,
+            )  # fmt: skip
+        store(
+            c_ptr, topk_weights_ptr, a_scale_ptr, b_scale_ptr, sums, pairs, there, a_rows, expert, n, N,
+            num_valid_tokens, MUL_ROUTED_WEIGHT, SCALE, SWAPPED,
+        )  # fmt: skip

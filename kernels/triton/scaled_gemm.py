@@ -19,6 +19,18 @@ BLOCK = tl.constexpr(128)
 
 
 @triton.jit
+def with_scales(part, factors, of_b, n, left, blocks, N, SWAPPED: tl.constexpr):
+    """The product of a step with the scales of its blocks. factors: those of the rows of A; of_b: where those
+    of B begin, `blocks` apart, for rows n from `left` on."""
+    if n.shape[0] <= BLOCK:  # columns of one block
+        factors *= tl.load(of_b + left // BLOCK * blocks)
+    else:
+        of_columns = tl.load(of_b + n // BLOCK * blocks, mask=n < N, other=0.0)
+        part *= of_columns[:, None] if SWAPPED else of_columns[None, :]
+    return part * (factors[None, :] if SWAPPED else factors[:, None])
+
+
+@triton.jit
 def step_of_product(
     sums, x, y, scale_a_ptr, scale_b_ptr, m, n, left, k, M, N, K, SCALE: tl.constexpr, SWAPPED: tl.constexpr
 ):
@@ -26,14 +38,8 @@ def step_of_product(
     part = tl.dot(y, x.T) if SWAPPED else tl.dot(x, y.T)
     if SCALE == "block":
         block = k // BLOCK
-        blocks = tl.cdiv(K, BLOCK)
         factors = tl.load(scale_a_ptr + block.to(tl.int64) * M + m, mask=m < M, other=0.0)
-        if n.shape[0] <= BLOCK:  # columns of one block
-            factors *= tl.load(scale_b_ptr + left // BLOCK * blocks + block)
-        else:
-            of_columns = tl.load(scale_b_ptr + n // BLOCK * blocks + block, mask=n < N, other=0.0)
-            part *= of_columns[:, None] if SWAPPED else of_columns[None, :]
-        return sums + part * (factors[None, :] if SWAPPED else factors[:, None])
+        part = with_scales(part, factors, scale_b_ptr + block, n, left, tl.cdiv(K, BLOCK), N, SWAPPED)
     return sums + part
 
 

@@ -245,8 +245,12 @@ def test_the_problems_of_other_tuners_are_ours() -> None:
         "fused_moe-bf16-gate_up-t64-e256-k8-h7168-i256",
         "fused_moe-bf16-down-t64-e256-k8-h7168-i256",
         "fused_moe-bf16-down-t128-e8-k2-h4096-i512",
+        "fused_moe-fp8_e4m3-row-gate_up-t64-e256-k8-h7168-i256",
+        "fused_moe-fp8_e4m3-row-down-t64-e256-k8-h7168-i256",
         "fused_moe-fp8_e4m3-gate_up-t16-e256-k8-h7168-i256",
         "fused_moe-fp8_e4m3-down-t16-e256-k8-h7168-i256",
+        "fused_moe-fp8_e4m3-tensor-gate_up-t32-e128-k8-h4096-i384",
+        "fused_moe-fp8_e4m3-tensor-down-t32-e128-k8-h4096-i384",
     ]
     assert ids("heuristics.json") == ["gemm-fp16-rcr-m512-n1024-k256"]
     assert ids("heuristics.json:fused_gemm") == ["fused_gemm-bf16-rrr-none-m64-n32-k16-b4"]

@@ -114,6 +114,7 @@ def test_shipped_problems_have_ids_of_their_own(op: str) -> None:
         ("fused_gemm", ("M", "N", "K", "batch")),
         ("fused_moe", ("experts", "hidden", "intermediate")),
         ("fused_moe_fp8", ("experts", "hidden", "intermediate")),
+        ("fused_moe_fp8_rows", ("experts", "hidden", "intermediate")),
         ("paged_attention", ("heads", "kv_heads", "head_dim")),
     ],
 )

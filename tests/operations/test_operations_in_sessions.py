@@ -58,7 +58,7 @@ def test_a_session_measures_and_a_model_learns(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operation", ["attention", "softmax", "rms_norm"])
+@pytest.mark.parametrize("operation", ["attention", "softmax", "rms_norm", "fused_moe_fp8"])
 def test_a_session_measures_and_checks(operation: str, make_project: Callable[[], Project]) -> None:
     name = f"{operation}_smoke"
     project = make_project()

@@ -13,8 +13,8 @@ from tile_oracle.operation import Kind, operation_named
 
 SIZES = {"scaled_gemm": (68, 24), "fused_gemm": (30, 28), "fused_moe": (52, 20)}
 """Operation -> kernels of a kind on sm_90 and gfx950."""
-FP8_EXPERTS = (41, 13)
-"""The same, of experts of fp8."""
+FP8_EXPERTS = {"block": (41, 13), "row": (47, 13), "tensor": (47, 13)}
+"""The same, of experts of fp8, by scale."""
 FUNCTIONS = {
     "scaled_gemm": (
         ("scaled_tiles", "scaled_split_k"),
@@ -39,7 +39,10 @@ def is_mx(kind: Kind) -> bool:
 
 def lacks_one(kind: Kind) -> bool:
     """Whether one kernel of gfx950 cannot compute the kind."""
-    return str(kind.words.get("layout", "")).startswith("c") or kind.words.get("scale") == "block"
+    return str(kind.words.get("layout", "")).startswith("c") or (kind.op, kind.words.get("scale")) == (
+        "scaled_gemm",
+        "block",
+    )
 
 
 @pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
@@ -58,5 +61,7 @@ def test_every_kind_has_a_pool(op: str, arch: str) -> None:
             assert (functions, len(pool)) == (MX_FUNCTIONS, MX_SIZE)
             continue
         assert functions == {*everywhere, *(of_hopper if arch == "sm_90" else ())}
-        on_hopper, on_cdna = SIZES[op] if (op, kind.dtype) != ("fused_moe", "fp8_e4m3") else FP8_EXPERTS
+        on_hopper, on_cdna = SIZES[op]
+        if op == "fused_moe" and kind.dtype == "fp8_e4m3":
+            on_hopper, on_cdna = FP8_EXPERTS[str(kind.words["scale"])]
         assert len(pool) == (on_hopper if arch == "sm_90" else on_cdna - lacks_one(kind))

@@ -66,6 +66,7 @@ def _experts(kind: Kind, random: np.random.Generator) -> Problem:
     return FusedMoeProblem(
         kind.dtype, str(kind.words["product"]), tokens, experts, int(random.choice([1, 2, 4])), hidden,
         intermediate, int(random.choice([0, 100])), int(random.choice([0, 50, 100])),
+        scale=str(kind.words["scale"]),
     )  # fmt: skip
 
 

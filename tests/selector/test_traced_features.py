@@ -52,7 +52,10 @@ NAMED_KINDS = {
     "gemm_universal": [Kind.of("gemm", dtype="bf16", layout=layout) for layout in ("rcr", "crr")],
     "attention": [Kind.of("attention", dtype="bf16", head_dim=64, causal=causal) for causal in (0, 1)],
     "scaled_gemm": [Kind.of("scaled_gemm", dtype="fp8_e4m3", scale=scale) for scale in ("row", "block")],
-    "fused_moe": [Kind.of("fused_moe", dtype="bf16", product=product) for product in ("gate_up", "down")],
+    "fused_moe": [
+        Kind.of("fused_moe", dtype="fp8_e4m3", product=product, scale=scale)
+        for product, scale in (("gate_up", "block"), ("down", "row"))
+    ],
     "paged_attention": [
         Kind.of("paged_attention", dtype="bf16", kv_dtype=kv_dtype, head_dim=head_dim)
         for kv_dtype, head_dim in (("bf16", 128), ("fp8_e4m3", 576))

@@ -37,6 +37,8 @@ EXPERTS: Mapping[str, str] = {
     "token": "tokens", "expert": "experts", "topk": "topk", "model_dim": "hidden", "inter_dim": "intermediate"
 }  # fmt: skip
 """Columns of AITER's tables of fused experts, and our names."""
+_SCALES = {"per_Tensor": "tensor", "per_Token": "row", "per_1x128": "block"}
+"""AITER's types of quantization, and our names."""
 OF_EXPERTS: Mapping[str, Field] = dict.fromkeys((*EXPERTS, "q_dtype_w", "use_g1u1"), UNUSED)
 FILE = re.compile(r"(?:a\d+w\d+|a16w16|bf16|fp8|f4).*tuned.*(?:gemm|bmm)")
 _DTYPE_COLUMNS = ("dtype", "q_dtype_w", "q_dtype_a")
@@ -125,8 +127,8 @@ def expert_entries(listed: ListFile) -> Iterator[Entry]:
     for row, text in listed.table():
         said = {EXPERTS[name]: cell for name, cell in row.items() if name in EXPERTS}
         dtype = dtype_named(row.get("q_dtype_w", ""))
-        of_blocks = dtype == "fp8" and row.get("q_type", "").endswith(".per_1x128")
-        said |= {"dtype": "fp8_e4m3" if of_blocks else dtype}
+        scale = _SCALES.get(row.get("q_type", "").rpartition(".")[2]) if dtype == "fp8" else None
+        said |= {"dtype": "fp8_e4m3", "scale": scale} if scale else {"dtype": dtype}
         for product in PRODUCTS:
             if product == "gate_up" and row.get("use_g1u1") != "1":
                 yield Entry(why="experts have no gate (use_g1u1)", text=text)

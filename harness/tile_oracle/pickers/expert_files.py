@@ -1,9 +1,10 @@
 """The configuration files of vLLM and SGLang for products of experts, asked as these programs ask them.
 
 A file E=EXPERTS,N=INTERMEDIATE,device_name=DEVICE.json maps numbers of tokens to configurations of a Triton
-kernel; the nearest number is taken, the first of two that are as near. Of fp8 those with scales of blocks are
-asked, ...,dtype=fp8_w8a8,block_shape=[128,128].json. Without such a file there is a default
-by a rule, which counts as a fallback. The files are the user's: in $VLLM_TUNED_CONFIG_FOLDER or
+kernel; the nearest number is taken, the first of two that are as near. Of fp8 it is ...,dtype=fp8_w8a8.json;
+with scales of blocks ...,dtype=fp8_w8a8,block_shape=[128,128].json, and SGLang's with scales of rows
+...,dtype=fp8_w8a8,per_channel_quant=True.json. Without such a file there is a default by a rule, which counts
+as a fallback. The files are the user's: in $VLLM_TUNED_CONFIG_FOLDER or
 $SGLANG_MOE_CONFIG_DIR, else of the installed package. They choose for a kernel with one program a tile.
 """
 
@@ -29,8 +30,8 @@ from tile_oracle.problem import Problem
 DEVICES = {"sm_90": "NVIDIA_H100_80GB_HBM3", "gfx950": "AMD_Instinct_MI355X"}
 """Architecture -> the device in the files' names. TILE_ORACLE_EXPERTS_DEVICE names another, such as
 NVIDIA_H200."""
-_OF_DTYPE = {"bf16": "", "fp8_e4m3": f",dtype=fp8_w8a8,block_shape=[{SCALED},{SCALED}]"}
-"""Data type -> what stands after the device."""
+_OF_SCALE = {"block": f",block_shape=[{SCALED},{SCALED}]", "row": ",per_channel_quant=True", "tensor": ""}
+"""Scale of fp8 -> what stands after the data type; vLLM's files for rows are those for tensors."""
 _DEVICE_VARIABLE = "TILE_ORACLE_EXPERTS_DEVICE"
 _COMMON = {name: common for common, names in NAMES.items() for name in names}
 Read = Mapping[int, Mapping[str, int]]
@@ -61,7 +62,9 @@ class ExpertFiles:
         if problem.op != FusedMoeProblem.op:
             return ()
         one = cast(FusedMoeProblem, problem)
-        stem = f"E={one.experts},N={one.intermediate},device_name={self.device}{_OF_DTYPE[one.dtype]}"
+        scale = "tensor" if (one.scale, self.name) == ("row", "vllm") else one.scale
+        of_dtype = f",dtype=fp8_w8a8{_OF_SCALE[scale]}" if one.scaled else ""
+        stem = f"E={one.experts},N={one.intermediate},device_name={self.device}{of_dtype}"
         down = (f"{stem}_down",) if one.product == "down" and self.name == "sglang" else ()
         names = [f"{name}.json" for name in (*down, stem)]
         file = next((f / name for name in names for f in self.folders if (f / name).is_file()), None)
@@ -75,9 +78,13 @@ class ExpertFiles:
         return (Configuration({"split_k": 1} | common, among, fallback=file is None),)
 
     def _default(self, problem: FusedMoeProblem) -> Mapping[str, int]:
-        if problem.scaled:  # both programs' get_default_config for block scales
-            return _configuration(64, SCALED, SCALED, 32, 4, 2 if self.device.startswith("AMD") else 3)
-        return _default_of_vllm(problem) if self.name == "vllm" else _default_of_sglang(problem)
+        amd = self.device.startswith("AMD")
+        if problem.scaled and problem.scale == "block":  # both programs' get_default_config
+            return _configuration(64, SCALED, SCALED, 32, 4, 2 if amd else 3)
+        if problem.scaled and self.name == "sglang":
+            few = problem.tokens <= problem.experts
+            return _configuration(*((64, 128, 128, 1, 4) if few else (128, 256, 128, 32, 8)), 2 if amd else 4)
+        return _default_of_vllm(problem, amd) if self.name == "vllm" else _default_of_sglang(problem)
 
     def _rows(self, file: Path) -> Read:
         if file not in self._read:
@@ -102,13 +109,14 @@ def _configuration(*values: int) -> Mapping[str, int]:
     return dict(zip(names, values, strict=False))
 
 
-def _default_of_vllm(problem: FusedMoeProblem) -> Mapping[str, int]:
-    """Returns the rule of vLLM's get_default_config for 16-bit weights."""
+def _default_of_vllm(problem: FusedMoeProblem, amd: bool) -> Mapping[str, int]:
+    """Returns the rule of vLLM's get_default_config for 16-bit weights, and for fp8 without blocks."""
     tokens = problem.tokens
     rows = next((rows for most, rows in ((32, 16), (96, 32), (512, 64)) if tokens <= most), 128)
-    columns, depth = (64, 128) if tokens <= 64 else (128, 64)
+    columns, depth = (64, 128) if tokens <= 64 else (128, 128 if problem.scaled else 64)
     group = 16 if tokens // problem.experts > 128 else 1
-    return _configuration(rows, columns, depth, group, 4 if tokens <= 128 else 8, 4 if tokens <= 32 else 3)
+    stages = 2 if amd else 4 if tokens <= 32 else 3
+    return _configuration(rows, columns, depth, group, 4 if tokens <= 128 else 8, stages)
 
 
 def _default_of_sglang(problem: FusedMoeProblem) -> Mapping[str, int]:

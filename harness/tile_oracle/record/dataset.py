@@ -24,7 +24,14 @@ from tile_oracle.record.journal import (
     seal_abandoned,
     tell_in_log,
 )
-from tile_oracle.record.schema import STAY_TEXT, arrow_schema, columns, compact_schema, op_of
+from tile_oracle.record.schema import (
+    STAY_TEXT,
+    arrow_schema,
+    columns,
+    compact_schema,
+    later_columns,
+    op_of,
+)
 from tile_oracle.record.sealed_parquet import read_table
 from tile_oracle.terminal.progress_line import steps, wait
 
@@ -218,6 +225,9 @@ def _read_part(path: Path, compact: bool) -> pa.Table:
     if compact:
         schema = compact_schema(schema)
     there, rows = dict(zip(table.column_names, table.columns, strict=True)), table.num_rows
+    for name, value in later_columns(op).items():
+        if name not in there:
+            there[name] = pa.chunked_array([pa.repeat(value, rows)])
     has_tflops, table = TFLOPS in there, None  # each column is released when its type is another
     arrays = []
     for field in schema:

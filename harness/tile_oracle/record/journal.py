@@ -528,14 +528,16 @@ def rows_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Rows of one operation as a table of its record schema. Raises RecordError for an invalid row."""
     import pyarrow as pa
 
-    from tile_oracle.record.schema import arrow_schema
+    from tile_oracle.record.schema import arrow_schema, later_columns
 
     listed = [dict(row) for row in rows]
+    op = str(listed[0].get("op"))
     try:
         for row in listed:
+            row |= {name: value for name, value in later_columns(op).items() if name not in row}
             if isinstance(row.get("time"), str):
                 row["time"] = datetime.fromisoformat(row["time"])
-        return pa.Table.from_pylist(listed, schema=arrow_schema(str(listed[0].get("op"))))
+        return pa.Table.from_pylist(listed, schema=arrow_schema(op))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise RecordError(f"a measurement does not fit the record schema: {first_line(error)}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -131,6 +131,11 @@ def _columns_of(operation: Operation) -> tuple[Column, ...]:
 def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
     """Returns the names of a problem's own columns. Raises RecordError for an unknown operation."""
     return _known(op).problem_fields
+
+
+def later_columns(op: str) -> Mapping[str, str]:
+    """Returns a problem's own columns that older records lack, with their value there. Raises RecordError."""
+    return _known(op).problem.later
 
 
 def kernel_columns(op: str = "grouped_conv") -> tuple[str, ...]:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operations.check_data import made
+from tests.operations.check_data import in_registers, made
 from tests.pytest_project import Project
 from tile_oracle.compiling.triton.child_process import triton_folder
 from tile_oracle.compiling.triton.kernel_source import open_triton
 from tile_oracle.device.bounded_rows import Repeated, outside
 from tile_oracle.device.library.pytorch import grouped
 from tile_oracle.errors import BuildError, KernelError, ProblemError
+from tile_oracle.features.hardware import hardware_features
+from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.store import shipped_models
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.operations.fused_moe.cpu_source import cpu_source
 from tile_oracle.operations.fused_moe.on_device import WORKER
@@ -27,6 +33,7 @@ from tile_oracle.operations.fused_moe.problem import (
     DTYPES,
     MOST_EXTENT,
     SCALED,
+    SCALES,
     FusedMoeKernel,
     FusedMoeProblem,
 )
@@ -39,6 +46,9 @@ from tile_oracle.operations.fused_moe.routing import (
 )
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.journal import write_part
 
 needs_triton = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 
@@ -105,22 +115,35 @@ def test_the_routing_is_what_the_problem_says() -> None:
     assert (first_data != others).any()
 
 
-def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Array:
-    """The product as a kernel computes it that finds its rows in the lists of blocks of 16."""
+def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "", promote: int = 0) -> Array:
+    """The product as a kernel computes it that finds its rows in the lists of blocks of 16. promote: after
+    how many depths sums leave registers of 14 bits; 0: they are fp32."""
     a = decode(operands[0], p.dtype).reshape(-1, p.K)
     b = decode(operands[1], p.dtype).reshape(p.experts, p.N, p.K)
     if p.scaled:
-        of_a, of_b = operands[-2].reshape(len(a), -1), operands[-1]
+        of_a, of_b = (
+            np.ones_like(one) if fault == f"no scale of {name}" else one
+            for one, name in zip(operands[-2:], "AB", strict=True)
+        )
+        of_a = np.resize(of_a, (len(a), of_a.size // min(len(a), of_a.size)))
+        of_b = of_b.reshape(p.experts, *(of_b.shape[1:] if p.scale == "block" else (-1, 1)))
         if fault == "another row's scale":
             of_a = np.roll(of_a, 1, axis=0)
+        if fault == "another column's scale":
+            of_b = np.roll(of_b, 1, axis=1)
         if fault == "another block's scale of A":
             of_a = np.roll(of_a, 1, axis=1)
         if fault == "another block's scale of B":
             of_b = np.roll(of_b, 1, axis=2)
         if fault == "another expert's scale":
             of_b = np.roll(of_b, 1, axis=0)
-        a = a * np.repeat(of_a, SCALED, axis=1)[:, : p.K]
-        b = b * np.repeat(np.repeat(of_b, SCALED, axis=2), SCALED, axis=1)[:, : p.N, : p.K]
+        if p.scale == "block":
+            of_a, of_b = (
+                np.repeat(of_a, SCALED, axis=1)[:, : p.K],
+                np.repeat(of_b, SCALED, axis=2)[..., : p.K],
+            )
+            of_b = np.repeat(of_b, SCALED, axis=1)[:, : p.N]
+        a, b = a * of_a, b * of_b
     routing, (_, experts_at, pairs_at) = operands[2], p.lists[16]
     out = np.zeros((p.pairs, p.N), np.float32)
     depth = p.K - (fault == "a depth too few")
@@ -136,6 +159,10 @@ def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Arra
                 sums = np.zeros(p.N, np.float32)
                 for k in range(depth):
                     sums = decode(encode(sums + row[k] * b[expert, :, k], "bf16"), "bf16")
+            elif promote:
+                parts = (slice(k, min(k + promote, depth)) for k in range(0, depth, promote))
+                of_parts = (in_registers(row[None, one], b[expert, :, one])[0] for one in parts)
+                sums = np.sum([one.astype(np.float32) for one in of_parts], axis=0)
             else:
                 sums = b[expert, :, :depth] @ row
             if p.product == "down" and fault != "no weight":
@@ -146,7 +173,7 @@ def computed(p: FusedMoeProblem, operands: list[Array], fault: str = "") -> Arra
 
 GATE_UP = FusedMoeProblem("bf16", "gate_up", 20, 6, 2, 300, 9)
 DOWN = FusedMoeProblem("bf16", "down", 20, 6, 2, 18, 300, zipf=100)
-FP8 = [replace(one, dtype="fp8_e4m3") for one in (GATE_UP, DOWN)]
+FP8 = [replace(one, dtype="fp8_e4m3", scale=scale) for scale in SCALES for one in (GATE_UP, DOWN)]
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -156,12 +183,26 @@ def test_the_check_accepts_exact_sums_alone(p: FusedMoeProblem, far: bool) -> No
     assert (low == high).all()
     assert outside(computed(p, operands), low, high, "bf16") is None
     faults = ["a depth too few", "the next expert", "sums in bf16"]
-    of_scales = ["another row's scale", "another expert's scale"] if p.scaled else []
-    if not far:  # of whose three blocks all may have the same
-        of_scales += [f"another block's scale of {one}" for one in "AB" if p.scaled]
+    of_scales = ["another expert's scale", "no scale of A", "no scale of B"] if p.scaled else []
+    of_scales += ["another row's scale"] if p.scaled and p.scale != "tensor" else []
+    of_scales += ["another column's scale"] if p.scale == "row" else []
+    if p.scaled and p.scale == "block" and not far:  # of whose three blocks all may have the same
+        of_scales += [f"another block's scale of {one}" for one in "AB"]
     for fault in (*faults, *of_scales, "no weight" if p.product == "down" else "the pair's row"):
         said = str(outside(computed(p, operands, fault), low, high, "bf16"))
         assert int(said.split()[0]) > p.pairs * p.N / (3 if fault in faults else 6), f"{fault}: {said}"
+
+
+@pytest.mark.parametrize(("promote", "depth", "right"), [(128, 1024, True), (1024, 1024, False)])
+@pytest.mark.parametrize("scale", SCALES[:2])
+def test_sums_that_stay_in_hoppers_registers_are_wrong(
+    scale: str, promote: int, depth: int, right: bool
+) -> None:
+    p = FusedMoeProblem("fp8_e4m3", "gate_up", 9, 3, 2, depth, 9, scale=scale)
+    operands, low, high = made(WORKER, p, p.tokens, far=True)
+    said = outside(computed(p, operands, promote=promote), low, high, "bf16")
+    assert (said is None) is right
+    assert right or int(str(said).split()[0]) > p.pairs * p.N / 2, "most values show it"
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -216,11 +257,49 @@ def test_large_weights_repeat_rows_but_no_experts() -> None:
     assert len(starts) == p.experts
 
 
+@pytest.mark.parametrize("scale", SCALES)
+def test_tokens_repeat_with_their_scales(scale: str) -> None:
+    p = FusedMoeProblem("fp8_e4m3", "down", 20, 6, 2, 18, 300, scale=scale)
+    of_a = WORKER.others(p, np.random.default_rng(1), 7, far=True)[-2].whole()
+    assert of_a.shape == p.operand_shapes[-3]
+    assert scale == "tensor" or ((of_a[7:] == of_a[:-7]).all() and (of_a[1:] != of_a[:-1]).any())
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_kernel_of_each_data_type_has_a_source(dtype: str) -> None:
     kernel = parse_kernel_name(f"fused_moe_{dtype}_down_rows16_columns4")
     assert isinstance(kernel, FusedMoeKernel)
     assert ("NUMBERS[" in cpu_source(kernel)) == (dtype != "bf16")
+
+
+def test_a_scale_is_named_where_it_is_not_of_blocks() -> None:
+    usual, of_rows = (
+        "fused_moe-fp8_e4m3-down-t1-e8-k2-h64-i64",
+        "fused_moe-fp8_e4m3-row-down-t1-e8-k2-h64-i64",
+    )
+    by_block, by_row = map(problem_from_id, (usual, of_rows))
+    assert (by_block.id, by_row.id) == (usual, of_rows)
+    assert by_row == replace(by_block, scale="row")
+    assert by_row.title == "down, 1 token to 2 of 8 experts, 64 by 64, scales by row"
+    assert [p.operand_shapes[-3:-1] for p in (by_block, by_row, replace(by_row, scale="tensor"))] == [
+        ((1, 2), (8, 1, 1)), ((1, 2), (8, 64)), ((1,), (8,))
+    ]  # fmt: skip
+    for scale, kernel in (("block", "fp8_e4m3_down"), ("row", "fp8_e4m3_row_down")):
+        name = f"fused_moe_{kernel}_rows16_columns4"
+        assert parse_kernel_name(name).kind == replace(by_block, scale=scale).kind
+        assert parse_kernel_name(name).name == name
+    for wrong in (
+        "fused_moe_fp8_e4m3_block_down_rows16_columns4",
+        "fused_moe_fp8_e4m3_rows_down_rows16_columns4",
+    ):
+        with pytest.raises(KernelError, match="one looks like fused_moe_bf16_gate_up_rows1_columns1"):
+            parse_kernel_name(wrong)
+    with pytest.raises(ProblemError, match="did you mean 'fused_moe-fp8_e4m3-down-"):
+        problem_from_id("fused_moe-fp8_e4m3-block-down-t1-e8-k2-h64-i64")
+    with pytest.raises(ProblemError, match="bf16 has no scales: leave out the scale row, or give the dtype"):
+        problem_from_id("fused_moe-bf16-row-down-t1-e8-k2-h64-i64")
+    with pytest.raises(ProblemError, match="scale 'mx' is not one of tensor, row, block"):
+        replace(by_row, scale="mx")
 
 
 def test_least_work_reads_the_experts_that_have_tokens() -> None:
@@ -239,6 +318,47 @@ def test_tables_names_and_ids_are_told_apart() -> None:
         problem_from_id("fused_moe-bf16-down-t1-e8-k9-h1-i1")
     with pytest.raises(ProblemError, match="did you mean 'fused_moe-bf16-gate_up-t64-e8-k2-h8-i8'"):
         problem_from_id("fused_moe-bf16-gate_up-t64-e8-k2-h8-i8-zipf0")
+
+
+IDS = {
+    "fused_moe_training": "cea4cd2e5532", "fused_moe_more_training": "926bddc3c6e0",
+    "fused_moe_validation": "a85af4864d67", "fused_moe_fp8_training": "0da7d908e759",
+    "fused_moe_fp8_validation": "67dada9cb916",
+}  # fmt: skip
+"""Problem set -> the digest of its ids when problems had no scale."""
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_ids_from_before_there_were_scales_are_unchanged(name: str) -> None:
+    ids = "\n".join(problem.id for problem in load_problem_set(name).problems)
+    assert hashlib.sha256(ids.encode()).hexdigest().startswith(IDS[name])
+    assert all(problem_from_id(one).id == one for one in ids.splitlines())
+
+
+def test_records_from_before_there_were_scales_have_those_of_blocks(tmp_path: Path) -> None:
+    (file,) = (shipped_models() / "fused_moe_fp8_e4m3_sm_90").glob(
+        "*/fused_moe_fp8_validation/triton.parquet"
+    )
+    assert "scale" not in pq.read_schema(file).names
+    older = load_records(file)
+    assert set(older["scale"]) == {"block"}
+    assert {parse_kernel_name(one).kind.words["scale"] for one in older["kernel"]} == {"block"}
+    rows = older.head(3).astype(object).where(older.head(3).notna(), None).to_dict("records")
+    without = [{name: value for name, value in row.items() if name != "scale"} for row in rows]
+    write_part(tmp_path / "part.parquet", without)
+    assert load_records(tmp_path / "part.parquet")["scale"].tolist() == ["block"] * 3
+
+
+def test_models_know_the_scale_but_for_the_older_ones() -> None:
+    older, newer = schema_named("fused_moe_pool_1"), schema_named("fused_moe_pool_2")
+    assert newer.names == (*older.names, "scales")
+    rows = pd.DataFrame([
+        replace(FP8[0], scale=scale).as_row() | {"kernel": "fused_moe_bf16_down_triton.experts.BLOCK_M=16"}
+        for scale in SCALES
+    ])  # fmt: skip
+    found = newer.compute(rows, hardware_features("sm_90"))
+    assert found[:, -1].tolist() == [0, 1, 2]
+    assert (found[:, :-1] == older.compute(rows.drop(columns="scale"), hardware_features("sm_90"))).all()
 
 
 USERS_FILE = """

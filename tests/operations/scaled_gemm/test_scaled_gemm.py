@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.operations.check_data import made
+from tests.operations.check_data import in_registers, made
 from tile_oracle.device.bounded_rows import outside
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation import operation_of_columns
@@ -14,29 +14,8 @@ from tile_oracle.operations.scaled_gemm.problem import BLOCK, ScaledGemmProblem
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem.number_formats import Array, decode, encode
 
-INSTRUCTION = 32
-"""Depths that one of Hopper's fp8 instructions takes."""
 WHOLE = 1 << 30
 DTYPES, SCALES = ("fp8_e4m3", "fp8_e5m2"), ("tensor", "row", "block")
-
-
-def cut(values: Array, ulp: Array) -> Array:
-    return np.trunc(values / ulp) * ulp
-
-
-def in_registers(a: Array, b: Array, bits: int) -> Array:
-    """a b^T as fp8 instructions with registers of so many bits add it up: terms are aligned to the largest,
-    and cut off."""
-    sums = np.zeros((len(a), len(b)))
-    for k in range(0, a.shape[1], INSTRUCTION):
-        terms = a[:, None, k : k + INSTRUCTION] * b[None, :, k : k + INSTRUCTION]
-        terms = np.concatenate([terms, sums[:, :, None]], axis=2)
-        largest = np.abs(terms).max(axis=2)
-        ulp = np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1))) - (bits - 1))
-        sums = cut(terms, ulp[:, :, None]).sum(axis=2)
-        ulp = np.exp2(np.floor(np.log2(np.where(sums != 0, np.abs(sums), 1))) - (bits - 1))
-        sums = cut(sums, ulp)
-    return sums
 
 
 def computed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.operations.fused_moe.problem import BLOCKS, SCALED, FusedMoeKernel
+from tile_oracle.operations.fused_moe.problem import BLOCKS, SCALED, SCALES, FusedMoeKernel
 from tile_oracle.operations.rowwise.cpu_source import translation_unit
 from tile_oracle.operations.scaled_gemm.cpu_source import number_table
 
@@ -43,7 +43,7 @@ static inline void part_of_row(const Args *p, int64_t pair, int64_t expert, int6
   float weight = p->weights ? number(p->weights, pair) : 1;
   for (int64_t n = left; n < p->N && n < left + COLUMNS; ++n) {
     float total = 0;
-    if (p->scale_a) {
+    if (SCALE == 2 && p->scale_a) {
       const float *of_a = p->scale_a + row * depth;
       const float *of_b = p->scale_b + (expert * width + n / SCALED) * depth;
       for (int64_t i = 0; i < depth; ++i) {
@@ -52,6 +52,8 @@ static inline void part_of_row(const Args *p, int64_t pair, int64_t expert, int6
       }
     } else {
       total = sum_of(a, b + n * p->K, 0, p->K);
+      if (p->scale_a)
+        total *= number(p->scale_a, row * SCALE) * number(p->scale_b, SCALE ? expert * p->N + n : expert);
     }
     Element stored = store(total * weight);
     __builtin_memcpy((char *)(p->out + pair * p->N + n), &stored, sizeof stored);
@@ -85,5 +87,6 @@ def cpu_source(kernel: FusedMoeKernel) -> str:
     """Returns the translation unit of a kernel."""
     place = BLOCKS.index(kernel.rows) if kernel.rows in BLOCKS else 0
     macros = {"ROWS": kernel.rows, "COLUMNS": kernel.columns, "LIST": place, "SCALED": SCALED}
+    macros["SCALE"] = SCALES.index(kernel.scale)
     stored = (_BF16,) if kernel.dtype == "bf16" else (number_table("NUMBERS", kernel.dtype), _FP8)
     return translation_unit("bf16", macros, *stored, _PRODUCT)

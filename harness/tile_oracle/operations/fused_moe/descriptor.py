@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tile_oracle.kernel.sized import sized_operation
 from tile_oracle.operation.part import deferred
-from tile_oracle.operations.fused_moe.problem import DTYPES, PRODUCTS, FusedMoeKernel, FusedMoeProblem
+from tile_oracle.operations.fused_moe.problem import (
+    DTYPES,
+    PRODUCTS,
+    SCALES,
+    FusedMoeKernel,
+    FusedMoeProblem,
+    is_kind,
+)
 from tile_oracle.operations.gemm.words import slices_by
 
 FUSED_MOE = sized_operation(
@@ -12,10 +19,12 @@ FUSED_MOE = sized_operation(
     FusedMoeKernel,
     __package__,
     plural="products of experts",
-    kind_fields={"dtype": DTYPES, "product": PRODUCTS},
-    kind_format="fused_moe {product} {dtype}",
+    kind_fields={"dtype": DTYPES, "product": PRODUCTS, "scale": SCALES},
+    is_kind=is_kind,
+    kind_format="fused_moe {product} {dtype}[ {scale}]",
+    kernel_prefix_format="fused_moe_{dtype}[_{scale}]_{product}_",
     marks=("experts",),
-    defaults={"dtype": "bf16", "product": "gate_up"},
+    defaults={"dtype": "bf16", "product": "gate_up", "scale": "block"},
     family_varies=("tokens", "zipf", "hot", "routing_seed"),
     fold_fields=("product", "tokens", "experts", "topk", "hidden", "intermediate"),
     slices={
@@ -28,10 +37,12 @@ FUSED_MOE = sized_operation(
         "uniform": lambda p: not p.zipf and not p.hot,
         "zipf": lambda p: bool(p.zipf),
         "hot": lambda p: bool(p.hot),
+        **slices_by("scale", SCALES[:2], "scale {}"),
     },
     least_work=deferred(".routing:least_work", __package__),
     terms={
         "gate_up, down": "the product into the experts' intermediate size, and the one back",
+        "tensor, row": "what has a scale of its own: A and each expert; a row of either; else blocks have",
         "rowsN": "sorted pairs of a token and an expert that are a block; rows1: unsorted",
         "columnsN": "columns of the result that are computed at a time",
     },

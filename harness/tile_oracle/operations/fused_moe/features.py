@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tile_oracle.features.feature_table import OperationFeatures, given
 from tile_oracle.features.formulas import formulas
 from tile_oracle.features.schemas.pool_columns import INTENSITY, codes, product_pool
-from tile_oracle.operations.fused_moe.problem import DTYPES, PRODUCTS
+from tile_oracle.operations.fused_moe.problem import DTYPES, PRODUCTS, SCALES
 
 _WORDS = codes(product=PRODUCTS, dtype=DTYPES)
 _SIZES = ("tokens", "experts", "topk", "hidden", "intermediate")
@@ -55,5 +57,11 @@ fill_n = N / (tiles_n * tile_n)  # useful share of the tiles along N
 fill_k = K / (tiles_k * tile_k)  # useful share of the K steps
 """),
 )
-FEATURES = OperationFeatures(_POOL, pool=_POOL)
+_POOL_2 = replace(
+    _POOL.extended(
+        "fused_moe_pool_2", formulas("scales = scale  # one scale a matrix: 0, a row: 1, a block: 2")
+    ),
+    words=_WORDS | codes(scale=SCALES),
+)
+FEATURES = OperationFeatures(_POOL_2, (_POOL,), pool=_POOL_2)
 """See tile_oracle.features.feature_table.OperationFeatures."""

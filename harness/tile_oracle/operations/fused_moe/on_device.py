@@ -36,6 +36,8 @@ sums below 2^24, with the scales of fp8, too."""
 _POWERS, _FACTORS = (-4, 2), (-3, 3)
 """Exponents of the factors of rows of A and B, and of weights of pairs and scales. Those of a depth that has
 scales add 0 or 1, for all experts the same."""
+_WHOLE = (1, 6)
+"""Exponents of scales of tensors and rows: never 0, so that a missing one is seen."""
 _MOST_VALUES = 1 << 23
 """Larger weights of experts repeat rows; no two experts have the same."""
 _PERIOD, _SAMPLE = 251, 64
@@ -56,9 +58,12 @@ def _half(problem: FusedMoeProblem) -> int:
 def _powers_of_scales(
     problem: FusedMoeProblem, random: np.random.Generator, tokens: int, half: int
 ) -> list[Integers]:
-    """Returns the exponents of the scales of A, for some tokens, and of B, by rows: one of a row, and 0 or 1
-    of a depth, which all rows of B share; the first two differ, and the first `half` repeat."""
-    *of_b, depth = problem.operand_shapes[-2]
+    """Returns the exponents of the scales of A, for some tokens, and of B, by rows. Of blocks: one of a row,
+    and 0 or 1 of a depth, which all rows of B share; the first two differ, and the first `half` repeat."""
+    of_a, shape, _ = problem.operand_shapes[-3:]
+    if problem.scale != "block":
+        return [integers(random, _WHOLE, one) for one in ((min(tokens, of_a[0]), *of_a[1:]), shape)]
+    *of_b, depth = shape
     made = []
     for rows, different in ((tokens * problem.rows_of_a,) * 2, (math.prod(of_b), 1)):
         of_depths = integers(random, (0, 1), (different, depth))
@@ -117,10 +122,14 @@ class FusedMoeInWorker(BoundedWorker):
         of_columns = np.ones((problem.experts, 1), np.float32)
         if problem.scaled:
             of_a, scales = (one.whole() for one in more[-2:])
-            # The depths' part of B's scales is the same for all its rows: it goes to A.
-            of_depths = of_a[rows].reshape(len(a), -1) * (scales[0, 0] / scales[0, 0, 0])
-            a = a * np.repeat(of_depths, SCALED, axis=1)[:, : problem.K]
-            of_columns = np.repeat(scales[:, :, 0], SCALED, axis=1)[:, : problem.N]
+            of_rows = of_a if problem.scale == "tensor" else of_a[rows].reshape(len(a), -1)
+            of_columns = scales.reshape(problem.experts, -1)
+            if problem.scale == "block":
+                # The depths' part of B's scales is the same for all its rows: it goes to A.
+                of_depths = of_rows * (scales[0, 0] / scales[0, 0, 0])
+                of_rows = np.repeat(of_depths, SCALED, axis=1)[:, : problem.K]
+                of_columns = np.repeat(scales[:, :, 0], SCALED, axis=1)[:, : problem.N]
+            a = a * of_rows
         chosen = routing.values.reshape(-1)[: problem.pairs].reshape(-1, problem.topk)[rows]
         weighted = problem.product == "down"
         factors = more[0].whole()[rows, :, None] if weighted else np.ones((*chosen.shape, 1), np.float32)

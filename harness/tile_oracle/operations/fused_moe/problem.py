@@ -6,13 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from tile_oracle.errors import ProblemError
 from tile_oracle.kernel.sized import SizedKernel
 from tile_oracle.problem.fields import ELEMENT_BYTES, FlatProblem
 
 DTYPES = ("bf16", "fp8_e4m3")
 PRODUCTS = ("gate_up", "down")
+SCALES = ("tensor", "row", "block")
 BLOCKS = (16, 32, 64, 128, 256)
 """The numbers of rows, BLOCK_SIZE_M, that experts' tokens are padded to multiples of."""
 SCALED = 128
@@ -23,6 +25,11 @@ _ALIGNED = 4
 """Elements of 16 bytes: each list begins at a multiple of it."""
 
 
+def is_kind(words: Mapping[str, Any]) -> bool:
+    """Returns whether a data type has such scales."""
+    return bool(words["dtype"] != "bf16" or words["scale"] == "block")
+
+
 @dataclass(frozen=True)
 class FusedMoeProblem(FlatProblem):
     """One product. Raises ProblemError for values out of range.
@@ -31,7 +38,8 @@ class FusedMoeProblem(FlatProblem):
     result. gate_up: rows of A (tokens, hidden) by the experts' weights B (experts, 2 intermediate, hidden).
     down: rows of A (tokens, topk, intermediate), one for each pair, by B (experts, hidden, intermediate),
     times the pair's routing weight. hidden, intermediate: sizes of the layer on one device.
-    fp8_e4m3: A and B have scales in fp32, (rows of A, K / 128) and (experts, N / 128, K / 128).
+    scale, of fp8_e4m3, in fp32: `tensor`, one for A and one for each expert of B; `row`, (rows of A) and
+    (experts, N); `block`, (rows of A, K / 128) and (experts, N / 128, K / 128). bf16 has none.
     zipf: hundredths of the exponent of Zipf's law by which experts are chosen, 0 for a uniform choice.
     hot: percent of the tokens that choose one certain expert besides. routing_seed: of the random choice.
     """
@@ -46,10 +54,12 @@ class FusedMoeProblem(FlatProblem):
     zipf: int = 0
     hot: int = 0
     routing_seed: int = 0
+    scale: str = "block"
 
     op: ClassVar[str] = "fused_moe"
+    later: ClassVar = {"scale": "block"}
     id_format: ClassVar[str] = (
-        "{dtype}-{product}-t{tokens}-e{experts}-k{topk}-h{hidden}-i{intermediate}"
+        "{dtype}[-{scale}]-{product}-t{tokens}-e{experts}-k{topk}-h{hidden}-i{intermediate}"
         "[-zipf{zipf}][-hot{hot}][-s{routing_seed}]"
     )
     example_id: ClassVar[str] = "fused_moe-bf16-gate_up-t64-e8-k2-h4096-i14336-zipf100"
@@ -57,6 +67,11 @@ class FusedMoeProblem(FlatProblem):
     def __post_init__(self) -> None:
         self._require("dtype", DTYPES)
         self._require("product", PRODUCTS)
+        self._require("scale", SCALES)
+        if not is_kind(self.as_row()):
+            raise ProblemError(
+                f"bf16 has no scales: leave out the scale {self.scale}, or give the dtype fp8_e4m3"
+            )
         self._require_integers(("tokens",), most=1 << 20)
         self._require_integers(("experts",), most=4096)
         self._require_integers(("topk",), most=self.experts)
@@ -74,6 +89,7 @@ class FusedMoeProblem(FlatProblem):
             f"{self.tokens:,} token{'s' if self.tokens > 1 else ''} to {self.topk} of {self.experts} experts"
         )
         uneven = [f", {name} {value}" for name, value in (("zipf", self.zipf), ("hot", self.hot)) if value]
+        uneven += [f", scales by {self.scale}"] if self.scale != "block" else []
         return f"{self.product}, {experts}, {self.hidden:,} by {self.intermediate:,}{''.join(uneven)}"
 
     @property
@@ -113,7 +129,7 @@ class FusedMoeProblem(FlatProblem):
 
     @property
     def scaled(self) -> bool:
-        """Whether blocks of A and B have scales."""
+        """Whether A and B have scales."""
         return self.dtype != "bf16"
 
     @property
@@ -123,7 +139,12 @@ class FusedMoeProblem(FlatProblem):
         more: list[tuple[int, ...]] = [(self.tokens, self.topk)] if self.product == "down" else []
         if self.scaled:
             depth = -(-self.K // SCALED)
-            more += [(self.tokens, self.rows_of_a * depth), (self.experts, -(-self.N // SCALED), depth)]
+            scales: Mapping[str, list[tuple[int, ...]]] = {
+                "tensor": [(1,), (self.experts,)],
+                "row": [(self.tokens, self.rows_of_a), (self.experts, self.N)],
+                "block": [(self.tokens, self.rows_of_a * depth), (self.experts, -(-self.N // SCALED), depth)],
+            }
+            more += scales[self.scale]
         a, out = (self.tokens, self.rows_of_a * self.K), (self.tokens, self.topk * self.N)
         return (a, (self.experts, self.N, self.K), (self.lists[0][0],), *more, out)
 
@@ -160,6 +181,7 @@ class FusedMoeKernel(SizedKernel):
     product: str
     rows: int
     columns: int
+    scale: str = "block"
 
     op = "fused_moe"
     sizes: ClassVar = {"rows": (1, *BLOCKS), "columns": (1, 4, 16)}

@@ -19,8 +19,9 @@ class View(ProblemView):
 
     tokens, experts, topk, N, K: extents. pairs: tokens topk, vLLM's num_valid_tokens. top_k: pairs that share
     a row of a: topk, and 1 for `down`. product: gate_up or down. a, b (experts, N, K), c (pairs, N),
-    topk_weights: arrays by rows; a_scale, b_scale: fp32 of fp8's blocks, (rows of a, K / 128) and (experts,
-    N / 128, K / 128), None for bf16. The lists of sorted pairs are those of the configuration's BLOCK_M (or
+    topk_weights: arrays by rows; a_scale, b_scale: fp32 of fp8, None for bf16. scale, and their shapes:
+    tensor (1), (experts); row (rows of a), (experts, N); block (rows of a, K / 128), (experts, N / 128,
+    K / 128); none, of bf16. The lists of sorted pairs are those of the configuration's BLOCK_M (or
     BLOCK_SIZE_M): sorted_token_ids, expert_ids, num_tokens_post_padded, and EM, their most rows.
     """
 
@@ -29,7 +30,7 @@ class View(ProblemView):
         *("tokens", "experts", "topk", "N", "K"),
         *(f"{name}_{size}" for size in BLOCKS for name in ("blocks", "count", "ids", "sorted")),
     )
-    kinds = MappingProxyType({"dtype": DTYPES, "product": PRODUCTS})
+    kinds = MappingProxyType({"dtype": DTYPES, "product": PRODUCTS, "scale": ("block",)})
     arrays = (
         *("a", "b", "c", "topk_weights", "sorted_token_ids", "expert_ids", "num_tokens_post_padded"),
         *("a_scale", "b_scale"),
@@ -42,16 +43,23 @@ class View(ProblemView):
         self.result_dtype = "bf16"
         down = self.product == "down"
         self.top_k: Number = 1 if down else self.topk
-        self.a = Pointer(FIRST, self.dtype, (self.pairs if down else self.tokens) * self.K)
+        rows = self.pairs if down else self.tokens
+        self.a = Pointer(FIRST, self.dtype, rows * self.K)
         # Without its size, so that kernels for AMD's GPUs do not demand that it is below 2 GiB.
         self.b = Pointer(SECOND, self.dtype)
         self.c = Pointer(OUT, self.result_dtype, self.pairs * self.N)
         roles, depth = iter(OPERANDS[3:]), cdiv(self.K, SCALED)
         self.topk_weights = Pointer(next(roles), "fp32", self.pairs) if down else None
         self.a_scale = self.b_scale = None
+        self.scale = "none"
         if self.dtype != "bf16":
-            self.a_scale = Pointer(next(roles), "fp32", (self.pairs if down else self.tokens) * depth)
-            self.b_scale = Pointer(next(roles), "fp32", self.experts * cdiv(self.N, SCALED) * depth)
+            self.scale = str(kind.words["scale"])
+            scales: dict[str, tuple[Number, Number]] = {
+                "tensor": (1, self.experts),
+                "row": (rows, self.experts * self.N),
+                "block": (rows * depth, self.experts * cdiv(self.N, SCALED) * depth),
+            }
+            self.a_scale, self.b_scale = (Pointer(next(roles), "fp32", one) for one in scales[self.scale])
 
     @classmethod
     def values(cls, problem: Any) -> dict[str, int]:
@@ -104,7 +112,7 @@ class View(ProblemView):
     def usual_arguments(self) -> dict[str, object]:
         """a_ptr, b_ptr, c_ptr, topk_weights_ptr (None for gate_up), sorted_token_ids_ptr, expert_ids_ptr,
         num_tokens_post_padded_ptr, a_scale_ptr, b_scale_ptr (None for bf16), N, K, EM, num_valid_tokens,
-        top_k, and MUL_ROUTED_WEIGHT."""
+        top_k, MUL_ROUTED_WEIGHT and SCALE."""
         return {f"{name}_ptr": getattr(self, name) for name in self.arrays} | {
             "N": self.N,
             "K": self.K,
@@ -112,6 +120,7 @@ class View(ProblemView):
             "num_valid_tokens": self.pairs,
             "top_k": self.top_k,
             "MUL_ROUTED_WEIGHT": self.topk_weights is not None,
+            "SCALE": self.scale,
         }
 
     def contiguous(self) -> tuple[str, ...]:
