@@ -159,12 +159,12 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "network_and_trees",
-            "mean of four smaller networks and ln(efficiency) trees, some LambdaRank; for several sources",
+            "four smaller networks, ln(efficiency) trees, less weighed, some LambdaRank; for several sources",
             (
                 TreePart("lambdarank", OWN, _LARGER_TREES),
                 TreePart("log_efficiency", OWN, _LARGER_TREES, 2, near_best=True),
             ),
-            {"lambdarank": 0.02, "log_efficiency": 0.49, "network": 0.49},
+            {"lambdarank": 0.02, "log_efficiency": 0.29, "network": 0.69},
             network=NetworkPart(settings=NetworkSettings(hidden=(128, 64))),
         ),
     )
