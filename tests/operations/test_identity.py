@@ -119,13 +119,13 @@ def test_shipped_problems_have_ids_of_their_own(op: str) -> None:
     ],
 )
 def test_no_layer_is_in_training_and_in_validation(op: str, fields: tuple[str, ...]) -> None:
-    training, validation = (
-        {tuple(getattr(problem, name) for name in fields) for problem in load_problem_set(one).problems}
-        for one in (f"{op}_training", f"{op}_validation")
-    )
-    if f"{op}_more_training" in list_problem_sets():
-        more = load_problem_set(f"{op}_more_training").problems
-        training |= {tuple(getattr(problem, name) for name in fields) for problem in more}
+    def layers(one: str) -> set[tuple[object, ...]]:
+        return {tuple(getattr(problem, name) for name in fields) for problem in load_problem_set(one).problems}
+
+    shipped_sets = list_problem_sets()
+    sets = [f"{op}_{kind}training" for kind in ("", "more_", "wide_")]
+    training = set().union(*(layers(one) for one in sets if one in shipped_sets))
+    validation = layers(f"{op}_validation")
     assert training
     assert validation
     assert not training & validation
