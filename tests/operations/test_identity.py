@@ -120,7 +120,8 @@ def test_shipped_problems_have_ids_of_their_own(op: str) -> None:
 )
 def test_no_layer_is_in_training_and_in_validation(op: str, fields: tuple[str, ...]) -> None:
     def layers(one: str) -> set[tuple[object, ...]]:
-        return {tuple(getattr(problem, name) for name in fields) for problem in load_problem_set(one).problems}
+        problems = load_problem_set(one).problems
+        return {tuple(getattr(problem, name) for name in fields) for problem in problems}
 
     shipped_sets = list_problem_sets()
     sets = [f"{op}_{kind}training" for kind in ("", "more_", "wide_")]
