@@ -1,10 +1,11 @@
 """Runs a command unless it has passed with the same files before.
 
-    python .ci/changed.py [--all] NAME PATH... -- COMMAND...
+    python .ci/changed.py [--all] NAME PATH... [WHAT=DIGEST...] -- COMMAND...
 
 For each NAME .ci/passed.json has the digest of the files below its paths with which its command passed last;
-:!PATH leaves the files below PATH out.
-The file is written when a command has passed, and is committed. With --all the command runs in any case.
+:!PATH leaves the files below PATH out. WHAT=DIGEST stands for what code makes: the code may change while it
+makes the same. The file is written when a command has passed, and is committed. With --all the command
+runs in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ LEFT_OUT = ":!"
 
 
 def digest(paths: list[str]) -> str:
-    """Returns the SHA-256 of the kind of machine and of each file below the paths that git would keep."""
+    """Returns the SHA-256 of the kind of machine, of each file below the paths that git would keep, and of
+    the digests among them."""
+    made = [path for path in paths if "=" in path]
+    paths = [path for path in paths if path not in made]
     names: set[str] = set()
     for path in paths:
         if not path.startswith(LEFT_OUT):
@@ -30,7 +34,7 @@ def digest(paths: list[str]) -> str:
     for path in paths:
         if path.startswith(LEFT_OUT):
             names.difference_update(_files(path.removeprefix(LEFT_OUT)))
-    found = hashlib.sha256(platform.machine().encode())
+    found = hashlib.sha256("\0".join((platform.machine(), *made)).encode())
     for name in sorted(names):
         file = ROOT / name
         if file.is_file():

@@ -86,6 +86,15 @@ def test_a_file_that_is_left_out_does_not_make_it_run(project: Path) -> None:
     assert ran(project, paths=paths)
 
 
+def test_what_code_makes_counts_and_not_the_code(project: Path) -> None:
+    (project / "kernels" / "made.py").write_text("one")
+    paths = ("kernels/a.cpp", "units=1")
+    assert ran(project, paths=paths)
+    (project / "kernels" / "made.py").write_text("two")
+    assert not ran(project, paths=paths)
+    assert ran(project, paths=("kernels/a.cpp", "units=2"))
+
+
 def test_what_fails_runs_again(project: Path) -> None:
     assert ran(project)
     (project / "kernels" / "a.cpp").write_text("broken")
