@@ -339,8 +339,8 @@ def test_records_from_before_there_were_scales_have_those_of_blocks(tmp_path: Pa
     (file,) = (shipped_models() / "fused_moe_fp8_e4m3_sm_90").glob(
         "*/fused_moe_fp8_validation/triton.parquet"
     )
-    assert "scale" not in pq.read_schema(file).names
-    older = load_records(file)
+    pq.write_table(pq.read_table(file).drop_columns("scale"), tmp_path / "older.parquet")
+    older = load_records(tmp_path / "older.parquet")
     assert set(older["scale"]) == {"block"}
     assert {parse_kernel_name(one).kind.words["scale"] for one in older["kernel"]} == {"block"}
     rows = older.head(3).astype(object).where(older.head(3).notna(), None).to_dict("records")
