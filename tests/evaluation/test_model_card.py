@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,34 @@ def test_a_models_card_names_the_sizes_that_it_was_trained_on(
     channels = sorted(problem.C for problem in problems)
     assert f"C {channels[0]:,} to {channels[-1]:,}" in card
     assert "2 folds by family" in card
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
+def test_a_model_that_does_not_load_has_no_card(
+    damage: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = next(one for one in SHIPPED if (one / "network.json").is_file())
+    for file in (*folder.glob("model_*"), folder / "network.json"):
+        copy = shutil.copytree(folder, tmp_path / file.name)
+        damage(copy / file.name)
+        assert main(["model", "evaluate", str(copy)]) == 2
+        said = capsys.readouterr()
+        assert not said.out
+        assert said.err.count("\n") == 1
+        assert file.name in said.err
+
+
+def test_the_card_of_a_model_that_nothing_judges_says_so(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(SHIPPED[0], tmp_path / "mine", ignore=shutil.ignore_patterns("nvidia*")))
+    for path in folder.glob("cv_metrics_*"):
+        path.write_text("{}")
+    manifest = json.loads((folder / "train_manifest.json").read_text())
+    (folder / "train_manifest.json").write_text(json.dumps({**manifest, "warm_start_from": "older"}))
+    main(["doctor", "--seal", str(folder)])
+    card = model_card(folder)
+    assert "## How well it picks\n\nNothing in its folder judges it" in card
+    assert "| judged on |" not in card
+    assert "cross-validation below" not in card
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

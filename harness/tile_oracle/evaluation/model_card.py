@@ -1,6 +1,6 @@
 """The card of a model: what it learned from, how well it picks, and what it has never seen.
 
-Everything is read from the model's folder; nothing is measured or predicted.
+Everything is read from the model's folder, whose model must load; nothing is measured or predicted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tile_oracle.judge.bootstrap import interval, mean, p10
 from tile_oracle.judge.slices import slices_of
 from tile_oracle.model.made_by import CONSTANTS_KEY, MadeBy
 from tile_oracle.model.model_folder import ModelSpec, read_spec
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import CARD_FILE, baseline_files, metrics_file, read_json, read_manifest
 from tile_oracle.pages.tables import code, text
 from tile_oracle.problem import kind_text, problem_from_id
@@ -31,17 +32,13 @@ _LOW = 0.9
 def model_card(folder: Path) -> str:
     """Returns the card as Markdown, ending in a line break. Raises ModelError, GateError for a damaged
     folder."""
-    spec, manifest = read_spec(folder), read_manifest(folder)
-    judged = judging_baselines(folder)
+    spec, manifest = Predictor.load(folder).spec, read_manifest(folder)
+    judged, folds = judging_baselines(folder), list(_cross_validated(folder, spec))
     parts = [
         f"# {text(folder.name)}",
-        _about(spec, manifest),
+        _about(spec, manifest, bool(folds)),
         "## Learned from\n\n" + markdown_table(("what", "measurements"), _sources(folder, manifest)),
-        "## How well it picks\n\nEfficiency in percent, with 95 % bootstrap intervals over the problems.\n\n"
-        + markdown_table(
-            ("judged on", "problems", "mean", "median", "P10", "best of 3"),
-            [*_cross_validated(folder, spec), *(_judged(one) for one in judged)],
-        ),
+        f"## How well it picks\n\n{_picks([*folds, *map(_judged, judged)])}",
     ]
     if judged:
         kinds = markdown_table(("kind", *(text(one.problem_set) for one in judged)), by_kind(judged))
@@ -65,7 +62,14 @@ def write_card(folder: Path) -> Path:
     return path
 
 
-def _about(spec: ModelSpec, manifest: Mapping[str, Any]) -> str:
+def _picks(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return "Nothing in its folder judges it: it has no cross-validation and no baseline."
+    table = markdown_table(("judged on", "problems", "mean", "median", "P10", "best of 3"), rows)
+    return f"Efficiency in percent, with 95 % bootstrap intervals over the problems.\n\n{table}"
+
+
+def _about(spec: ModelSpec, manifest: Mapping[str, Any], has_folds: bool) -> str:
     of = " ".join(filter(None, (spec.op_type, spec.direction or "", spec.dtype)))
     members = ", ".join(spec.targets)
     made = str(manifest.get("timestamp", ""))[:10]
@@ -76,8 +80,8 @@ def _about(spec: ModelSpec, manifest: Mapping[str, Any]) -> str:
     ]
     if old := manifest.get("warm_start_from"):
         lines.append(
-            f"Grown from {code(str(old))} by {manifest.get('new_n_estimators', 0):,} trees. The "
-            "cross-validation below is of the model before it grew."
+            f"Grown from {code(str(old))} by {manifest.get('new_n_estimators', 0):,} trees."
+            + has_folds * " The cross-validation below is of the model before it grew."
         )
     return " ".join(lines)
 
