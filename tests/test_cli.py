@@ -225,9 +225,10 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         (["problems", "gemm_smoke", "--ids", "-o", "a.csv"], "--ids goes without --out: leave one of them"),
         (
             ["runs", "compare", "a", "b", "--json", __file__],
-            "would replace a file of another kind: name another",
+            "would be replaced, a file of another kind: name another",
         ),
         (["runs", "compare", "a", "b", "--json", "--markdown=-"], "--markdown and --json both print: write"),
+        (["problems", "gemm_smoke", "-o", "a.parquet"], "a.parquet: it is written as .csv: name it a.csv"),
         (["problems", "gemm_smoke softmax_smoke"], "several sets are written gemm_smoke,softmax_smoke"),
     ],
 )

@@ -39,6 +39,18 @@ def test_the_problem_set_is_beside_the_records(published: Path, capsys: pytest.C
     assert written.provenance == "the problems of gfx950.parquet, imported from bench.csv"
 
 
+def test_the_problem_set_replaces_no_imported_file(
+    published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = published.rename(published.with_name("gfx950_problems.csv"))
+    held = source.read_bytes()
+    assert (
+        main(["import", str(source), "--arch", "gfx950", "-o", str(source.with_name("gfx950.parquet"))]) == 2
+    )
+    assert f"{source} is also an input: write to another file" in capsys.readouterr().err
+    assert source.read_bytes() == held
+
+
 def test_files_of_one_name_are_runs_of_their_own(
     project: Project, published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

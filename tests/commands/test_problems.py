@@ -86,7 +86,6 @@ def test_a_set_in_another_data_type(said, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["forward_smoke", "--dtype", "int8", "-o", "a.csv"], "dtype 'int8' is not one of"),
-        (["forward_smoke", "-o", "a.parquet"], "name it a.csv"),
         (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems are of several operations"),
         (["./mine.csv", "-o", "mine.csv"], "is also an input"),
         (["nope"], "no problem set is called 'nope'"),

@@ -194,6 +194,10 @@ def test_the_command_writes_all_forms_and_fails_on_request(
     assert "slower               4 problems" in capsys.readouterr().out
     assert main([*words, "--fail-on", "slower,failing"]) == 1
     assert capsys.readouterr().err == "--fail-on: slower: 4\n"
+    text.write_text("# Notes\n")
+    assert main(words) == 2
+    assert "would be replaced, a file of another kind" in capsys.readouterr().err
+    text.unlink()
     assert main([*words, "--fail-on", "failing,lost,gone"]) == 0
     assert json.loads(data.read_text())["counts"][SLOWER] == 4
     assert "### slower" in text.read_text()

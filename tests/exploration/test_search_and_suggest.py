@@ -153,6 +153,8 @@ def test_the_command_takes_a_models_picks(
     assert written["problem"].tolist() == [one, one]
     rows = written[["rank", "problem", "kernel"]].astype(str).to_numpy().tolist()
     assert [line.split() for line in shown[1:]] == rows
+    assert main([*words, "--budget", "2", "--csv", "-"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "next.csv").read_text()
     assert main([*words, "--adapt", "--budget", "4", "--json"]) == 0
     assert [row["problem"] for row in json.loads(capsys.readouterr().out)] == [one] * 4
     assert main([*words[:2], "--csv", words[1]]) == 2

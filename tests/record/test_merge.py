@@ -197,7 +197,7 @@ def test_runs_parts_files_and_journals_of_dead_processes(
     [
         (["missing", "-o", "out.parquet"], "no records at"),
         (["bad.parquet", "-o", "out.parquet"], "not a readable parquet file"),
-        (["run", "-o", "out.csv"], "are written as one .parquet file"),
+        (["run", "-o", "out.csv"], "it is written as .parquet: name it out.parquet"),
     ],
 )
 def test_bad_input_gives_one_line_and_keeps_the_old_file(
@@ -209,11 +209,11 @@ def test_bad_input_gives_one_line_and_keeps_the_old_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 not")
-    (tmp_path / "out.parquet").write_bytes(b"as it was")
+    (tmp_path / "out.parquet").write_bytes(b"PAR1 as it was")
     measurements_folder(tmp_path / "run").mkdir(parents=True)
     write_part(measurements_folder(tmp_path / "run") / "part-a.parquet", [make_row(0)])
     assert main(["merge", *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
-    assert (tmp_path / "out.parquet").read_bytes() == b"as it was"
+    assert (tmp_path / "out.parquet").read_bytes() == b"PAR1 as it was"

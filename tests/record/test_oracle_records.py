@@ -111,7 +111,7 @@ def test_the_command_and_its_messages(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "2 records of 2 pairs of 2 problems on X" in capsys.readouterr().out
     assert read_about(out)["kernel set"] == "tiny"
     for arguments, said in (
-        (["-o", str(tmp_path / "o.csv")], "are written as one .parquet file"),
+        (["-o", str(tmp_path / "o.csv")], "it is written as .parquet: name it o.parquet"),
         (["--model", str(tmp_path)], "feature_spec.json"),
         (["-o", str(source / "below" / "o.parquet")], "cannot write"),
     ):

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -45,33 +46,76 @@ _NEEDS = re.compile(r"^with ((?:--[a-z]|[A-Z]{3,})[^:]*): ")
 _LACKS = re.compile(r"without ((?:--[a-z-]+(?:, | or )?)+)")
 """The help of an argument that others exclude: `...; without --this, --that or --those`."""
 
-_BEGINS = {"json": rb"[\[{]", "markdown": rb"", **dict.fromkeys(("csv", "pairs"), rb"[^\n]*,")}
-"""How the texts begin that options write."""
+_MAY_BE_READ = re.compile(r"; may be one of [A-Z]{3,}")
+"""The help of an output that may be an input, too: nothing of that is lost."""
+
+_CSV = rb'(#[^\n]*\n|\s)*[^\s,"\0]+(,[ \t]*[^\s,"\0]*)+[ \t]*(\r?\n|\Z)'
+_BEGINS = {
+    "json": rb"\s*[\[{]", "markdown": rb"(?s)(.*?\n)?## [^\n]* \xe2\x86\x92 ", "csv": _CSV, "pairs": _CSV,
+    "txt": rb"[^\s\0]+(\r?\n|\Z)", "parquet": rb"PAR1", "PAGE": rb"\s*<!(?i:doctype html)",
+    "TABLE": rb"\s*\{|" + _CSV,
+}  # fmt: skip
+"""What is written -> how it begins: by its option, the ending of its name or the word for it."""
+_MOST_BYTES = 9999
+"""Of these that a file begins with."""
+
+
+def refuse_replacing(place: Path | None, kind: str, read: Iterable[object]) -> None:
+    """Raises HarnessError for a file that is one of those that are read (words of a command line), or of
+    another kind than what is written, a key of _BEGINS."""
+    if place is None or not place.is_file():
+        return
+    for word in (word for one in map(str, read) for word in (one, *re.split("[,=:]", one))):
+        with suppress(OSError):  # not every word is a path
+            if place.samefile(word):
+                raise HarnessError(f"{place} is also an input: write to another file")
+    with disk_errors_as(HarnessError, f"cannot read {place}"), place.open("rb") as file:
+        if (held := file.read(_MOST_BYTES)) and not re.match(_BEGINS[kind], held):
+            raise HarnessError(f"{place} would be replaced, a file of another kind: name another")
+
+
+def check_places(arguments: Iterable[Argument], args: argparse.Namespace) -> None:
+    """Raises HarnessError for what is to be written where it cannot or must not be."""
+    values = [value for name, value in vars(args).items() if name not in WRITTEN]
+    read = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    for one in arguments:
+        name, word = _attribute(one), str(one.attributes.get("metavar"))
+        place = getattr(args, name)
+        if name not in WRITTEN or not isinstance(place, Path):
+            continue
+        if place == STDOUT:
+            if name not in _BEGINS:
+                raise HarnessError(f"{one.names[-1]} -: nothing of this is printed: name what to write")
+            continue
+        endings = [ending for ending in re.split(r"[.{,}]", word)[1:] if ending]
+        if endings and place.suffix[1:] not in endings:
+            forms = " or ".join(f".{ending}" for ending in endings)
+            raise HarnessError(f"{place}: it is written as {forms}: name it {place.stem}.{endings[0]}")
+        kind = place.suffix[1:] if endings else name if name in _BEGINS else word
+        if kind in _BEGINS:
+            refuse_replacing(place, kind, [] if _MAY_BE_READ.search(one.attributes["help"]) else read)
+    refuse_unwritable(place for name in WRITTEN if isinstance(place := getattr(args, name, None), str | Path))
+
+
+def _attribute(one: Argument) -> str:
+    return one.names[-1].lstrip("-").replace("-", "_")
+
+
+def _printed(args: argparse.Namespace) -> list[str]:
+    """Returns the options whose text has stdout to itself."""
+    return [f"--{name}" for name in WRITTEN if getattr(args, name, None) in (True, STDOUT)]
 
 
 def check_arguments(arguments: Iterable[Argument], args: argparse.Namespace) -> None:
-    """Raises HarnessError for places that cannot be written, for texts in place of an input or of a file of
+    """Raises HarnessError for places that cannot be written, for files in place of an input or of one of
     another kind, for two texts on stdout, and for an argument whose help says that it goes with others, of
     which none is given, or without one that is."""
-    places = (getattr(args, name, None) for name in WRITTEN)
-    refuse_unwritable(place for place in places if isinstance(place, str | Path))
-    values = [value for name, value in vars(args).items() if name not in WRITTEN]
-    read = [Path(str(one)) for value in values for one in (value if isinstance(value, list) else [value])]
-    for name, begin in _BEGINS.items():
-        place = getattr(args, name, None)
-        if not isinstance(place, Path) or not place.is_file():
-            continue
-        if place in read:
-            raise HarnessError(f"{place} is also an input: write to another file")
-        with disk_errors_as(HarnessError, f"cannot read {place}"), place.open("rb") as file:
-            if (held := file.read(999).lstrip()) and not re.match(begin, held):
-                raise HarnessError(f"--{name} {place} would replace a file of another kind: name another")
-    printed = [f"--{name}" for name in WRITTEN if getattr(args, name, None) in (True, STDOUT)]
-    if len(printed) > 1:
+    check_places(arguments, args)
+    if len(printed := _printed(args)) > 1:
         raise HarnessError(f"{' and '.join(printed)} both print: write one to a file, or leave it out")
     given = set()
     for one in arguments:
-        value = getattr(args, one.names[-1].lstrip("-").replace("-", "_"))
+        value = getattr(args, _attribute(one))
         if value not in (None, False, [], one.attributes.get("default")):
             given |= {one.names[-1], f"{one.names[-1]} {value}", one.attributes.get("metavar")}
     for one in arguments:
@@ -101,7 +145,7 @@ def take_source(args: argparse.Namespace, ck_tile: Path | None = None) -> str:
 
 def progress_stream(args: argparse.Namespace) -> TextIO:
     """Returns where lines about the work go: stdout, which --json needs for itself."""
-    return sys.stderr if args.json in (True, STDOUT) else sys.stdout
+    return sys.stderr if _printed(args) else sys.stdout
 
 
 def json_text(document: object) -> str:
@@ -116,18 +160,18 @@ def print_json(document: object) -> None:
 
 
 def show(args: argparse.Namespace, document: object, lines: Iterable[str], status: int = 0) -> int:
-    """Prints what was found, as --json or as lines; returns the status."""
+    """Prints what was found, as --json or, unless a text goes to stdout, as lines; returns the status."""
     if args.json:
         print_json(document)
-    else:
+    elif not _printed(args):
         print("".join(f"{line}\n" for line in lines), end="")
     return status
 
 
 def put(args: argparse.Namespace, document: object, lines: Iterable[str]) -> None:
-    """Prints the lines, unless a document goes to stdout; with --json prints or writes the document. Raises
+    """Prints the lines, unless a text goes to stdout; with --json prints or writes the document. Raises
     RecordError."""
-    if STDOUT not in (args.json, getattr(args, "markdown", None)):
+    if not _printed(args):
         print("\n".join(lines))
     if args.json is not None:
         put_text(args.json, json_text(document))

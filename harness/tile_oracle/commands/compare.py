@@ -35,7 +35,8 @@ new NEW  the same for the new side
 --fail-on WHAT,...=  exit with 1 if any of these was found: {", ".join(FAIL_ON)}
 --json [FILE]  the comparison {AS_JSON}
 --markdown FILE  write the comparison as Markdown; - prints it
---pairs FILE  with --records: write what would settle the open problems, for pytest --pairs
+--pairs FILE  with --records: write what would settle the open problems, for pytest --pairs; -
+    prints it
 --problem-set SET  with --pairs: the records' problem set, for the command that settles
 """)
 

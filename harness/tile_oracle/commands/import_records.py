@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.commands.arguments import write_text
-from tile_oracle.errors import RecordError
+from tile_oracle.commands.arguments import refuse_replacing, write_text
 from tile_oracle.foreign.importers import import_file, write_records
 from tile_oracle.foreign.summary import plain_name
 from tile_oracle.operation import operation_names
@@ -44,7 +43,7 @@ ARGUMENTS = argument_table(
     f"""
 files FILE...  CSV, JSON, log or parquet file
 --arch ARCH!  architecture that was measured, such as gfx950
--o --out FILE!  parquet file to write; its problems are written beside it, as gfx950_problems.csv is for
+-o --out FILE.parquet!  file to write; its problems are written beside it, as gfx950_problems.csv is for
     gfx950.parquet
 --dtype bf16|fp16|fp32  data type of a sweep of CK DSL (default: what the file's name says)
 --layout LAYOUT=  memory order of A, B and C in a tuner's file that does not state it (Triton, Inductor)
@@ -59,8 +58,8 @@ files FILE...  CSV, JSON, log or parquet file
 
 def run(args: argparse.Namespace) -> int:
     """Writes the records and reports how many rows were kept and refused. Raises RecordError, RuleError."""
-    if args.out.suffix != ".parquet":
-        raise RecordError(f"{args.out}: records are written as one .parquet file")
+    problem_set = args.out.with_name(f"{args.out.stem}_problems.csv")
+    refuse_replacing(problem_set, "csv", args.files)
     frames = []
     for path in steps("importing files", args.files):
         imported = import_file(
@@ -73,20 +72,18 @@ def run(args: argparse.Namespace) -> int:
         records, merged = merge_records(frames)
         print(*merged.lines()[1:], sep="\n")
     write_records(records, args.out)
-    problems = _write_problem_set(records, args.files, args.out)
+    _write_problem_set(records, args.files, args.out, problem_set)
     print(
         f"{count(len(records), 'record')} of {count(records['problem'].nunique(), 'problem')} and "
-        f"{count(records['kernel'].nunique(), 'kernel')} in {args.out}, the problems in {problems}"
+        f"{count(records['kernel'].nunique(), 'kernel')} in {args.out}, the problems in {problem_set}"
     )
     print(f"replay them: pytest --oracle={shlex.quote(str(args.out))}")
     return 0
 
 
-def _write_problem_set(records: pd.DataFrame, files: Sequence[Path], out: Path) -> Path:
-    """Returns the recorded problems as a set, beside the records. Raises RecordError."""
+def _write_problem_set(records: pd.DataFrame, files: Sequence[Path], out: Path, path: Path) -> None:
+    """Writes the problems of the records, which are in `out`, as a set. Raises RecordError."""
     recorded = problem_set_of_ids(map(str, records["problem"].unique()), out)
-    path = out.with_name(f"{out.stem}_problems.csv")
     provenance = f"the problems of {out.name}, imported from {', '.join(file.name for file in files)}"
     text = format_problem_set(recorded.problems, recorded.sources, plain_name(provenance))
     write_text(path, text)
-    return path

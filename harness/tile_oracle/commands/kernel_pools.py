@@ -231,7 +231,7 @@ def write_list(pools: Pools, path: Path) -> str:
         raise RuleError("there is no kernel to write: --refused says why")
     if path.suffix == ".txt":
         text = "".join(f"{kernel.name}\n" for kernel in dict.fromkeys(kernels))
-    elif path.suffix == ".json":
+    else:
         first, *others = pools.kinds
         lists = operation_named(first.kind.op).kernel_lists
         if others or lists is None:
@@ -239,8 +239,6 @@ def write_list(pools: Pools, path: Path) -> str:
                 f"{path.name} holds one kind of convolution: give --arch, --direction, --dtype and --ndim"
             )
         text = lists().instances_json(kernels)
-    else:
-        raise RuleError(f"{path.name} ends neither in .json nor in .txt")
     write_text(path, text)
     return f"{path}: {count(len(kernels), 'kernel')}"
 

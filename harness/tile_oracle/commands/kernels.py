@@ -69,8 +69,8 @@ name [NAME]  a kernel's full or short name: explain it; with --verify: a file to
 --kernel-filter EXPR  only the kernels for which this is true
 --list  print the names, one per line
 --refused  explain which kernels the architectures refuse (with --list: one line per kernel)
--o --output FILE  write the kernels to a file: a dispatcher's instance list (.json), or names, one per line
-    (.txt); without --list, --refused, --facts, --verify or --json
+-o --output FILE.{{json,txt}}  write the kernels: a dispatcher's instance list, or names, one per line;
+    without --list, --refused, --facts, --verify or --json
 --facts  compile the kernels for the GPU --arch and show the resources that each uses; exit status 1 when a
     kernel spills, uses scratch memory, needs too much LDS or does not compile
 --verify  compile the kernels for an AMD GPU and prove from their machine code that loads are waited for,

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, progress_stream, show
+from tile_oracle.commands.arguments import ONLY_JSON, RECORDS_HELP, progress_stream, refuse_replacing, show
 from tile_oracle.errors import RecordError
 from tile_oracle.files.vouched_files import vouch_for_oracle
 from tile_oracle.judge.baseline import baseline_path
@@ -73,7 +73,7 @@ goes where `pytest --target replay` looks for it: MODEL/DEVICE/PROBLEM SET/KERNE
 
 ARGUMENTS = argument_table(f"""
 records RECORDS...  {RECORDS_HELP}
--o --out PATH  the .parquet file to write
+-o --out FILE.parquet  the file to write; may be one of RECORDS, which grows
 --format parquet|oracle=parquet  parquet: all records; oracle: what sessions replay
 --align  scale the times of a problem's other runs to its largest run, by the kernels that both measured:
     devices and days differ by some percent
@@ -90,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
     """Writes the file and reports what is in it. Raises HarnessError."""
     oracle = args.format == "oracle"
     if (args.out is None) == (args.model is None):
-        raise RecordError("name the file to write: -o PATH or, for an oracle, --model FOLDER")
-    if args.out is not None and args.out.suffix != ".parquet":
-        raise RecordError(f"{args.out}: records are written as one .parquet file")
+        raise RecordError("name the file to write: -o FILE.parquet or, for an oracle, --model FOLDER")
+    if oracle or args.align:
+        refuse_replacing(args.out, "parquet", args.records)
     return _oracle(args) if oracle else _merge(args)
 
 

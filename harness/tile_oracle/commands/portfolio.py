@@ -52,7 +52,7 @@ records RECORDS...  {RECORDS_HELP}
 --sizes N,...={_SIZES}  sizes to show
 --judge RECORDS*  records of other problems, on which the sets are judged, too (may be repeated)
 --reach PERCENT=99  the mean efficiency that counts as enough
--o --output FILE  write the kernels as a list for --kernels: of every kind the smallest set that reaches
+-o --output FILE.json  write the kernels as a list for --kernels: of every kind the smallest set that reaches
     --reach, or the largest of --sizes
 --json [FILE]  everything {AS_JSON}
 """)
@@ -167,8 +167,6 @@ def _table(result: KindResult, name: str, sizes: Sequence[int]) -> list[str]:
 
 
 def _write_list(path: Path, found: Mapping[str, KindResult], archs: Sequence[str], reach: float) -> str:
-    if path.suffix != ".json":
-        raise RecordError(f"{path}: a kernel list is a .json file")
     if not archs:
         raise RecordError("the records name no architecture, which a kernel list needs")
     names: list[str] = []

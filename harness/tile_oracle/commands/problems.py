@@ -49,7 +49,7 @@ _ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
 
 ARGUMENTS = argument_table(f"""
 sets [NAME...]  name of a shipped set, or path of a file of problems
--o --out FILE  with NAME: write the problems as one problem set, a .csv file
+-o --out FILE.csv  with NAME: write the problems as one problem set
 --dtype DTYPE  with --out: write them in this data type
 --ids  print only the ids of the problems, one per line; without --out
 --json  print the sets, with all problems of those that are named, {ONLY_JSON}; without --out
@@ -115,8 +115,6 @@ def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, st
 
 def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
     """Writes the sets as one CSV file; returns a message."""
-    if out.suffix.lower() != ".csv":
-        raise ProblemSetError(f"{out}: a problem set is written as CSV; name it {out.stem or 'set'}.csv")
     if any(one.path is not None and one.path.resolve() == out.resolve() for one in sets):
         raise ProblemSetError(f"{out} is also an input: write to another file")
     problems = _in_dtype(sets, dtype)

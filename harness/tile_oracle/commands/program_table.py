@@ -29,11 +29,11 @@ _SOURCES = {"tunableop": ("hipblaslt", "rocblas"), "inductor": ("inductor",)}
 
 _CU_NUM = "--cu-num N  with --format aiter: compute units in the table (default: the architecture's)"
 PICKS = f"""\
--o --output FILE  with --format: also write the picks of GEMMs there, into the file if there is one
+-o --output TABLE  with --format: also write the picks of GEMMs there, into the file if there is one
 --format aiter  with --output: AITER's tuned table (CSV)
 {_CU_NUM}"""
 OUTPUT = f"""\
--o --output FILE  with --format: write the best kernels of GEMMs there, into the file if there is one
+-o --output TABLE  with --format: write the best kernels of GEMMs there, into the file if there is one
 --format {"|".join(("aiter", *_SOURCES))}  with --output: AITER's tuned table, results of PyTorch's
     TunableOp, or Inductor's lookup table
 {_CU_NUM}"""

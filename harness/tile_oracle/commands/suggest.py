@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands.arguments import ONLY_JSON, show, write_text
+from tile_oracle.commands.arguments import ONLY_JSON, put_text, show
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.folder_model import FolderModel, pool_of
 from tile_oracle.exploration.suggest import suggest, suggest_adapting, suggest_picks
@@ -44,7 +44,7 @@ records RECORDS...  what is measured already
 --model MODEL  suggest the first unmeasured picks of this model
 --adapt  with --model: the pairs that `model train --adapt` learns most from
 --seed N=0  seed of the resampling
---csv FILE  write the pairs as CSV
+--csv FILE  write the pairs as CSV; - prints it
 --json  print the pairs {ONLY_JSON}
 """)
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.csv:
         words = table.select_dtypes(exclude="number").columns
         cells = {name: [safe_cell(str(text)) for text in table[name]] for name in words}
-        write_text(args.csv, table.assign(**cells).to_csv(index=False))
+        put_text(args.csv, table.assign(**cells).to_csv(index=False))
     pairs = table.to_dict("records")
     lines = [f"{row['rank']:>4}  {row['problem']}  {row['kernel']}" for row in pairs]
     return show(args, pairs, ["rank  problem and kernel", *lines])

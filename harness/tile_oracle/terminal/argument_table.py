@@ -9,6 +9,7 @@ may go on in indented lines. A line that ends in a colon heads the rows below it
     --by oracle|pick=oracle    one of these words
     --json [FILE]              an option whose value may be left out; [FILE=x]: it is x then
     --quiet                    a switch
+    --out FILE.csv             a file whose name ends so; FILE.{json,txt}: or so
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def percent(text: str) -> float:
 KINDS: Mapping[str, Any] = {
     **dict.fromkeys(("N", "K"), count),
     **{"S": float, "PERCENT": percent},
-    **dict.fromkeys(("FILE", "DIR", "FOLDER", "PATH", "PAGE", "PLACE", "RECORDS", "RUN"), Path),
+    **dict.fromkeys(("FILE", "DIR", "FOLDER", "PAGE", "PLACE", "TABLE", "RECORDS", "RUN"), Path),
 }
 """The word for a value -> how it is read. Others are texts."""
 _VALUE = re.compile(r"(?P<words>[^=!*\]]*?)(?P<many>(?<!,)\.\.\.)?(?:=(?P<default>[^!*\]]*))?(?P<mark>[!*]?)")
@@ -100,7 +101,7 @@ def _attributes(
     found = _VALUE.fullmatch(values[0].strip("[]"))
     assert found is not None, values
     words, default, optional = found["words"], found["default"], values[0].startswith("[")
-    kind, choices = kinds.get(words), choices or words.split("|")
+    kind, choices = kinds.get(words.partition(".")[0]), choices or words.split("|")
     told: dict[str, Any] = {"type": kind, "default": default, "metavar": words}
     if len(choices) > 1:
         told |= {"choices": tuple(choices), "metavar": None if "|" in words else words}
