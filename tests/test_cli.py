@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,32 @@ sys.exit(tile_oracle.cli.main(["problems"]))
     _, errors = process.communicate(timeout=LONGEST_S)
     assert process.returncode == 130
     assert errors == "interrupted: the same command starts again\n"
+
+
+@pytest.mark.parametrize("begins", ["the program", "-m tile_oracle"])
+@pytest.mark.parametrize("imported", ["argparse", "difflib", "shutil"])
+def test_ctrl_c_among_the_imports_ends_with_130(imported: str, begins: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "endless")
+    (tmp_path / f"{imported}.py").write_text("print('ready', flush=True)\nopen('endless').read()\n")
+    entry = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["scripts"][
+        "tile-oracle"
+    ]
+    module, _, function = entry.partition(":")
+    script = f"import sys\nfrom {module} import {function}\nsys.exit({function}())"
+    words = ["-c", script] if begins == "the program" else begins.split()
+    process = subprocess.Popen(
+        [sys.executable, *words, "problems"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=LONGEST_S)
+    assert (process.returncode, errors) == (130, "")
 
 
 def test_an_interrupted_command_says_how_it_goes_on(

@@ -1,10 +1,23 @@
-"""`python -m tile_oracle`: the command line."""
+"""The program `tile-oracle`, and `python -m tile_oracle`."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
-from tile_oracle.cli import main
+
+def main() -> int:
+    """Runs the command line and returns its exit status. Ctrl-C while it is imported ends with 130."""
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    from tile_oracle.cli import main as run
+
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

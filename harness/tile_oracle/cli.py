@@ -116,11 +116,11 @@ def _add(
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status. A HarnessError, or a stdout that takes nothing, is one
     line on stderr and status 2."""
+    interrupts = _noted_interrupts()
     given = called_today(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     named = named_command(given)
-    interrupts = _noted_interrupts()
     try:
         with plain_output():
             try:
