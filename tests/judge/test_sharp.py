@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.judge.made_runs import IDS, PICK, PROBLEMS, a_run, baseline, judged, selected, side
 from tests.report.records_factory import record, some_kernels
 from tile_oracle.judge.bootstrap import interval, mean, p10, paired_interval
-from tile_oracle.judge.criteria import Criteria, coverage, interval_average, interval_largest_loss, suspects
+from tile_oracle.judge.criteria import (
+    Criteria,
+    Criterion,
+    coverage,
+    interval_average,
+    interval_largest_loss,
+    suspects,
+)
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.picker import Origin, Picker
 from tile_oracle.judge.scope import NOTHING_JUDGED, Part, part_to_judge
@@ -178,6 +188,27 @@ def test_a_loss_that_noise_could_hide_is_measured_again_before_others() -> None:
     uncovered = coverage((), {}, {}, 0.0, compared=False, complete=True)
     again, unsettled = suspects(IDS[:3], [criterion, uncovered], low, high, Criteria())
     assert (again, unsettled) == ((IDS[0],), (IDS[0],))
+
+
+POINTS = st.floats(0.1, 5.0)
+
+
+@given(
+    limits=st.builds(Criteria, mean_points=POINTS, median_points=POINTS, p10_points=POINTS),
+    name=st.sampled_from([("mean", "mean_points"), ("median", "median_points"), ("P10", "p10_points")]),
+    outcome=st.sampled_from(["fail", "cannot tell"]),
+    high=st.lists(st.floats(0.0, 9.0), min_size=1, max_size=5),
+)
+def test_those_are_measured_again_whose_loss_may_exceed_the_limit_of_an_open_criterion(
+    limits: Criteria, name: tuple[str, str], outcome: str, high: list[float]
+) -> None:
+    criteria = [Criterion(one, "%", 90.0, 91.0, 90.5, "pass") for one in ("mean", "median", "P10")]
+    criteria = [replace(one, outcome=outcome) if one.name == name[0] else one for one in criteria]
+    names = IDS[: len(high)]
+    again, unsettled = suspects(names, criteria, np.zeros(len(high)), np.array(high), limits)
+    limit = getattr(limits, name[1])
+    assert set(again) == {one for one, most in zip(names, high, strict=True) if most > limit}
+    assert not unsettled
 
 
 def margins_of(

@@ -240,7 +240,8 @@ def suspects(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The problems to measure again before a loss is reported, and those of them whose own loss is undecided:
     the limit for one problem lies in its interval. The others may have lost enough to matter to a criterion
-    that has not passed. Each with the largest possible loss first.
+    that has not passed: a statistic falls by no more than every problem does. Each with the largest possible
+    loss first.
 
     An undecided problem is a suspect even if its criterion passes, which it does if few problems are
     undecided: measuring them again is what detects a loss there.
@@ -250,7 +251,7 @@ def suspects(
     points = {
         "mean": limits.mean_points,
         "median": limits.median_points,
-        "P10": limits.mean_points,
+        "P10": limits.p10_points,
         "largest loss": limits.problem_points,
     }
     open_ = [points[one.name] for one in criteria if one.name in points and one.outcome in (FAIL, UNDECIDED)]
