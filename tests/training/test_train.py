@@ -172,7 +172,9 @@ def test_a_warm_start_adds_trees_and_records_its_lineage(records: pd.DataFrame, 
     model = train(more, few_trees("log_time"), warm_start=tmp_path / "old", warm_trees=20)
     assert model.manifest["warm_start_from"] == "old"
     assert (model.manifest["prev_n_estimators"], model.manifest["new_n_estimators"]) == (30, 20)
-    assert model.manifest["warm_start_manifest"]["unique_shapes"] == 40
+    older = model.manifest["warm_start_manifest"]
+    assert older["unique_shapes"] == len(older["problems"]) == 40
+    assert not {"kernels", "files"} & older.keys(), "nothing reads them, and they are most of it"
     assert "may have seen" in model.unchecked
     other = Recipe("other", "", (TreePart("log_time", "published", FEW),))
     with pytest.raises(ModelError, match="features are not those of grouped_conv_97"):

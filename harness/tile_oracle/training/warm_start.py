@@ -16,6 +16,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import schema_named
+from tile_oracle.files.vouched_files import FILES
 from tile_oracle.model.model_folder import ModelSpec
 from tile_oracle.model.ranker import Ranker, TreeMember
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, metrics_file, read_json, read_manifest
@@ -136,8 +137,16 @@ class WarmStart:
             "n_estimators_of": {
                 name: {"prev": count, "new": after[name] - count} for name, count in before.items()
             },
-            "warm_start_manifest": read_manifest(self.folder),
+            "warm_start_manifest": _of_parent(read_manifest(self.folder)),
         }
+
+
+def _of_parent(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a grown model keeps of the manifest of the old one, and of those that it grew from: not
+    the names of kernels, which are most of it, nor the digests of files that are elsewhere."""
+    older = manifest.get("warm_start_manifest")
+    kept = {name: value for name, value in manifest.items() if name not in ("kernels", FILES)}
+    return kept | ({"warm_start_manifest": _of_parent(older)} if isinstance(older, dict) else {})
 
 
 def old_trees(start: Ranker, part: TreePart) -> TreeMember:
