@@ -197,6 +197,23 @@ def test_a_pick_is_measured_itself_where_its_twin_has_not_passed_all_checks(
     assert ran == [TWO[1].name]
 
 
+def test_what_was_withdrawn_of_earlier_assignments_is_forgotten() -> None:
+    def sweep(problem: Problem, kernels: list[Kernel], *_: object, **asked: Any) -> Iterator[Measurement]:
+        yield from (Measurement(problem, kernel, "ok") for kernel in kernels if asked["wanted"](kernel))
+
+    nothing_compiled = SimpleNamespace(
+        owner=lambda kernel: SimpleNamespace(builder=None), refusal=lambda kernel, problem: None
+    )
+    supervisor: Any = SimpleNamespace(
+        attempts=None, sweep=sweep, target=nothing_compiled, waiting_for_compilers=nullcontext, lost=""
+    )
+    measuring = Measuring(supervisor, "it")
+    for number in (1, 2, 3):
+        measuring.withdraw(number, [TWO[0].name])
+    assert list(measuring.messages(Work(2, PROBLEM.id, (TWO[0].name,)))) == [Ended(2)]
+    assert set(measuring._withdrawn) == {2, 3}, "an assignment may be withdrawn from before it begins"
+
+
 def test_an_assignment_ends_when_its_device_is_closed() -> None:
     """Whatever is measured meanwhile: its row would come after the end of the records."""
     told: list[str] = []

@@ -273,8 +273,10 @@ class Dispatcher:
         return self._growing_part(self.usable[device])
 
     def _may_run(self, problem: _Problem) -> bool:
-        if not problem.fresh or self._is_left(problem):
-            return not self._is_left(problem)
+        if self._is_left(problem):
+            return False
+        if not problem.fresh:
+            return True
         there = self._problems.values()
         return self._ahead or not problem.unbuilt or all(one.fresh or not one.unbuilt for one in there)
 

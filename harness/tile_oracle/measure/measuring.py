@@ -33,8 +33,8 @@ from tile_oracle.record.schema import ROUND_FINAL
 
 
 class Measuring:
-    """Measures assignments with the isolated worker of a supervisor. `withdraw` and `end` may be called from
-    other threads."""
+    """Measures assignments with the isolated worker of a supervisor, in the order of their numbers.
+    `withdraw` and `end` may be called from other threads."""
 
     def __init__(self, supervisor: Supervisor, run: str, *, elsewhere: bool = True) -> None:
         """run: name of the run, for its rows. elsewhere: whether another device can measure what a lost
@@ -58,6 +58,8 @@ class Measuring:
     def messages(self, work: Work) -> Iterator[Message]:
         """Yields the rows of an assignment, and its end. Raises HarnessError when nothing can be measured."""
         self._work = work
+        for number in [one for one in list(self._withdrawn) if one < work.number]:
+            del self._withdrawn[number]  # these assignments have ended
         problem, attempts = problem_from_id(work.problem), self._supervisor.attempts
         kernels = [parse_kernel_name(name) for name in work.kernels]
         deadly: list[Measurement] = []

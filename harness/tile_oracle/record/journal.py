@@ -532,9 +532,10 @@ def rows_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
     listed = [dict(row) for row in rows]
     op = str(listed[0].get("op"))
+    later = later_columns(op)
     try:
         for row in listed:
-            row |= {name: value for name, value in later_columns(op).items() if name not in row}
+            row |= {name: value for name, value in later.items() if name not in row}
             if isinstance(row.get("time"), str):
                 row["time"] = datetime.fromisoformat(row["time"])
         return pa.Table.from_pylist(listed, schema=arrow_schema(op))
