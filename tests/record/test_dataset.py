@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.record.made_rows import make_row
 from tile_oracle.errors import RecordError
@@ -52,6 +55,48 @@ def test_runs_folders_of_parts_and_files_read_the_same(run: Path) -> None:
 def test_records_are_sorted_by_time(run: Path) -> None:
     write_part(measurements_folder(run) / "part-0.parquet", [make_row(9), make_row(5)])
     assert load_records(run)["latency_ms"].tolist() == [0.5, 1.5, 2.5, 5.5, 9.5]
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([None, 0, 1]), st.booleans()), min_size=1))
+def test_rows_without_a_run_are_dropped_only_where_they_are_the_same_measurement(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int | None, bool]]
+) -> None:
+    rows = [
+        make_row(n, run=None, time=second if second is None else f"2026-01-02T00:00:0{second}Z")
+        | (
+            {}
+            if slow
+            else {"latency_ms": 2.0 * n + 1, "tflops": make_row(n, latency_ms=2.0 * n + 1)["tflops"]}
+        )
+        for n, second, slow in drawn
+    ]
+    folder = tmp_path_factory.mktemp("unnamed")
+    write_part(folder / "part-a.parquet", rows)
+    timed = [one for one in drawn if one[1] is not None]
+    assert len(load_records(folder)) == len(set(timed)) + len(drawn) - len(timed)
+
+
+def test_equal_rows_and_times_to_come_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    now = datetime.now(UTC)
+    soon, late = ((now + timedelta(hours=hours)).isoformat() for hours in (23, 25))
+    twice = make_row(0, run=None)
+    path = tmp_path / "part-a.parquet"
+    write_part(path, [twice, twice, make_row(1, time=soon)])
+    assert len(dataset.load_records(path)) == 2
+    assert [one.message for one in caplog.records] == ["1 row given more than once: left out"]
+    caplog.clear()
+    write_part(path, [make_row(0), make_row(1, time=soon), make_row(2, time=late)])
+    assert len(dataset.load_records(path)) == len(dataset.read_rows(path)) == 3
+    told = [one.message for one in caplog.records]
+    assert (
+        told
+        == [
+            f"{path}: 1 row measured at a time to come: a clock was wrong, and rows count as newer than "
+            "they are"
+        ]
+        * 2
+    )
 
 
 def test_the_newest_row_of_a_pair_is_kept(run: Path) -> None:

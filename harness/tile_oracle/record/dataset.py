@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from tile_oracle.record.schema import (
     op_of,
 )
 from tile_oracle.record.sealed_parquet import read_table
+from tile_oracle.terminal.counts import count
 from tile_oracle.terminal.progress_line import steps, wait
 
 if TYPE_CHECKING:
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 
 IDENTITY = ["run", "problem", "kernel", "round"]
 """The columns that identify a row of a dataset."""
+_MEASUREMENT = [*IDENTITY, "time", "status", "latency_ms"]
+"""Where the run has no name."""
+_CLOCKS_DIFFER = timedelta(days=1)
+"""How far the clock of a machine may be ahead."""
 
 
 def measurements_folder(run: Path) -> Path:
@@ -54,9 +60,9 @@ def load_records(paths: Path | str | Iterable[Path | str], *, compact: bool = Fa
     compact: what repeats few values (device, flags, the numbers of problems and kernels, ...) becomes
     categoricals with sorted categories, half of the memory. Journals left by dead processes are sealed first.
     Columns that a file lacks are null, except `tflops`, which is computed from the latency. Rows are sorted
-    by time; of rows with the same identity, the newest is kept. Raises RecordError for files that are
-    missing, damaged, not records or of several operations, and for records of native and CK Tile kernels
-    together, because these share names.
+    by time; of rows with the same identity, the newest is kept, and of equal ones without a run one. Raises
+    RecordError for files that are missing, damaged, not records or of several operations, and for records of
+    native and CK Tile kernels together, because these share names.
     """
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     tables = [table for path in listed for table in _tables(Path(path), compact)]
@@ -89,7 +95,8 @@ def _compact_frame(tables: list[pa.Table], names: list[str]) -> pd.DataFrame:
     whole = pa.concat_tables([table.select(names).cast(schema) for table in tables]).unify_dictionaries()
     tables.clear()
     give_back()  # what decoding the files needed
-    rows = _rows_in_order(whole.select(["time", "implementation", *IDENTITY]).to_pandas())
+    same = _MEASUREMENT if whole.column("run").null_count else ["time", *IDENTITY]
+    rows = _rows_in_order(whole.select(["implementation", *same]).to_pandas())
     give_back()
     as_they_are = bool((rows[1:] > rows[:-1]).all()) and len(rows) == whole.num_rows
     arrays, whole = dict(zip(names, whole.columns, strict=True)), None
@@ -136,8 +143,14 @@ def _rows_in_order(table: pd.DataFrame) -> npt.NDArray[np.int64]:
         )
     by_time = table[["time"]].sort_values("time", kind="stable", na_position="first").index
     identity = table.loc[by_time, IDENTITY]
-    # Without a run name, two measurements cannot be told from one that was read twice.
-    again = identity.duplicated(keep="last") & identity["run"].notna()
+    named = identity["run"].notna()
+    again = identity.duplicated(keep="last") & named
+    if not named.all():  # such rows may be several measurements, unless they are the same one
+        unnamed = table.loc[by_time[~named], _MEASUREMENT]
+        copies = unnamed.duplicated(keep="last") & unnamed["time"].notna()
+        again |= copies.reindex(again.index, fill_value=False)
+        if copies.any():
+            tell_in_log(f"{count(int(copies.sum()), 'row')} given more than once: left out")
     places: npt.NDArray[np.int64] = by_time[~again.to_numpy()].to_numpy()
     return places
 
@@ -158,7 +171,22 @@ def read_rows(path: Path | str) -> pd.DataFrame:
 def _tables(path: Path, compact: bool = False) -> list[pa.Table]:
     """Returns the tables of a path, with all columns of the schema. compact: see `load_records`."""
     with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
-        return _read_tables(path, compact)
+        tables = _read_tables(path, compact)
+    _tell_of_later_times(tables, path)
+    return tables
+
+
+def _tell_of_later_times(tables: list[pa.Table], path: Path) -> None:
+    """Says in the log how many rows are of a time to come: of the same pair's the newest counts."""
+    import pyarrow.compute as pc
+
+    until = datetime.now(UTC) + _CLOCKS_DIFFER
+    later = sum(pc.sum(pc.greater(table.column("time"), until)).as_py() or 0 for table in tables)
+    if later:
+        tell_in_log(
+            f"{path}: {count(later, 'row')} measured at a time to come: a clock was wrong, and rows count as "
+            "newer than they are"
+        )
 
 
 def _read_tables(path: Path, compact: bool) -> list[pa.Table]:
