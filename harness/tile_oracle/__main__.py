@@ -9,13 +9,12 @@ import sys
 
 def main() -> int:
     """Runs the command line and returns its exit status. Ctrl-C while it is imported ends with 130."""
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_ours:
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from tile_oracle.cli import main as run
 
-    if is_ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, before)
     return run()
 
 

@@ -83,16 +83,14 @@ def check_places(arguments: Iterable[Argument], args: argparse.Namespace) -> Non
         place = getattr(args, name)
         if name not in WRITTEN or not isinstance(place, Path):
             continue
-        if place == STDOUT:
-            if name not in _BEGINS:
-                raise HarnessError(f"{one.names[-1]} -: nothing of this is printed: name what to write")
-            continue
-        endings = [ending for ending in re.split(r"[.{,}]", word)[1:] if ending]
-        if endings and place.suffix[1:] not in endings:
-            forms = " or ".join(f".{ending}" for ending in endings)
-            raise HarnessError(f"{place}: it is written as {forms}: name it {place.stem}.{endings[0]}")
+        if place == STDOUT and name not in _BEGINS:
+            raise HarnessError(f"{one.names[-1]} -: nothing of this is printed: name what to write")
+        endings = [f".{ending}" for ending in re.split(r"[.{,}]", word)[1:] if ending]
+        if endings and place.suffix not in endings:
+            right = f"{' or '.join(endings)}: name it {place.stem}{endings[0]}"
+            raise HarnessError(f"{place}: it is written as {right}")
         kind = place.suffix[1:] if endings else name if name in _BEGINS else word
-        if kind in _BEGINS:
+        if kind in _BEGINS and place != STDOUT:
             refuse_replacing(place, kind, [] if _MAY_BE_READ.search(one.attributes["help"]) else read)
     refuse_unwritable(place for name in WRITTEN if isinstance(place := getattr(args, name, None), str | Path))
 

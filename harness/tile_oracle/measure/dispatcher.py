@@ -275,10 +275,8 @@ class Dispatcher:
     def _may_run(self, problem: _Problem) -> bool:
         if self._is_left(problem):
             return False
-        if not problem.fresh:
-            return True
-        there = self._problems.values()
-        return self._ahead or not problem.unbuilt or all(one.fresh or not one.unbuilt for one in there)
+        may_begin = not problem.fresh or self._ahead or not problem.unbuilt
+        return may_begin or all(one.fresh or not one.unbuilt for one in self._problems.values())
 
     def _is_left(self, problem: _Problem) -> bool:
         """Whether a problem was forgotten, or no device is given it any more."""

@@ -146,11 +146,10 @@ def _rows_in_order(table: pd.DataFrame) -> npt.NDArray[np.int64]:
     named = identity["run"].notna()
     again = identity.duplicated(keep="last") & named
     if not named.all():  # such rows may be several measurements, unless they are the same one
-        unnamed = table.loc[by_time[~named], _MEASUREMENT]
-        copies = unnamed.duplicated(keep="last") & unnamed["time"].notna()
-        again |= copies.reindex(again.index, fill_value=False)
-        if copies.any():
-            tell_in_log(f"{count(int(copies.sum()), 'row')} given more than once: left out")
+        timed = table.loc[by_time[~named], _MEASUREMENT].dropna(subset="time")
+        again[copies := timed.index[timed.duplicated(keep="last")]] = True
+        if len(copies):
+            tell_in_log(f"{count(len(copies), 'row')} given more than once: left out")
     places: npt.NDArray[np.int64] = by_time[~again.to_numpy()].to_numpy()
     return places
 
@@ -169,24 +168,17 @@ def read_rows(path: Path | str) -> pd.DataFrame:
 
 
 def _tables(path: Path, compact: bool = False) -> list[pa.Table]:
-    """Returns the tables of a path, with all columns of the schema. compact: see `load_records`."""
-    with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
-        tables = _read_tables(path, compact)
-    _tell_of_later_times(tables, path)
-    return tables
-
-
-def _tell_of_later_times(tables: list[pa.Table], path: Path) -> None:
-    """Says in the log how many rows are of a time to come: of the same pair's the newest counts."""
+    """Returns the tables of a path, with all columns of the schema. compact: see `load_records`. Says in the
+    log how many rows are of a time to come: of the same pair's the newest counts."""
     import pyarrow.compute as pc
 
+    with disk_errors_as(RecordError, f"no records at {str(path)[:200]}"):
+        tables = _read_tables(path, compact)
     until = datetime.now(UTC) + _CLOCKS_DIFFER
-    later = sum(pc.sum(pc.greater(table.column("time"), until)).as_py() or 0 for table in tables)
-    if later:
-        tell_in_log(
-            f"{path}: {count(later, 'row')} measured at a time to come: a clock was wrong, and rows count as "
-            "newer than they are"
-        )
+    if later := sum(pc.sum(pc.greater(table.column("time"), until)).as_py() or 0 for table in tables):
+        told = "measured at a time to come: a clock was wrong, and rows count as newer than they are"
+        tell_in_log(f"{path}: {count(later, 'row')} {told}")
+    return tables
 
 
 def _read_tables(path: Path, compact: bool) -> list[pa.Table]:
