@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 _ROW = re.compile(
     r"^\| (?P<set>\w+) \| (?P<device>[\w ]+) \| (?P<model>\w+) \| (?P<judged>\d+) of (?P<problems>\d+) "
-    r"\| (?P<mean>[\d.]+) % \| (?P<p10>[\d.]+) % \|$",
+    r"\| (?P<mean>[\d.]+) \| (?P<p10>[\d.]+) \|$",
     re.MULTILINE,
 )
 ROWS = [match.groupdict() for match in _ROW.finditer((ROOT / "docs" / "campaign.md").read_text())]
