@@ -21,6 +21,8 @@ ROWS, COLUMNS = 8, 128
 CONFIGS = (
     *((128, 256, 64, 8, 3, 1, False), (128, 128, 64, 8, 4, 1, False), (128, 128, 64, 4, 4, 1, False)),
     *((64, 128, 64, 4, 4, 2, False), (128, 64, 64, 4, 4, 2, False), (64, 64, 64, 4, 5, 2, False)),
+    # Of several programs a unit one loads while another stores, which takes long where rows are not aligned.
+    *((128, 128, 64, 4, 3, 2, False), (64, 128, 64, 4, 3, 3, False), (64, 256, 64, 4, 2, 2, False)),
     *((128, 16, 64, 4, 5, 2, False), (16, 64, 128, 4, 5, 2, True), (16, 128, 128, 4, 4, 1, True)),
     *((32, 64, 128, 4, 5, 2, True), (64, 64, 128, 4, 4, 1, True)),
 )

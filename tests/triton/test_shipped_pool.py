@@ -141,7 +141,7 @@ def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
             *("tiles", "persistent", "split_k", "stream_k", "pieces", *TMA),
             *(("few_rows", "few_columns", "tma_pieces", *ODD, *GLUON) if layout == "rcr" else ()),
         }
-        assert len(pool) == {"rcr": 161, "ccr": 100}.get(layout, 99)
+        assert len(pool) == {"rcr": 167, "ccr": 100}.get(layout, 99)
 
 
 WITHOUT_GLUON = """\
