@@ -123,10 +123,10 @@ def test_no_layer_is_in_training_and_in_validation(op: str, fields: tuple[str, .
         problems = load_problem_set(one).problems
         return {tuple(getattr(problem, name) for name in fields) for problem in problems}
 
-    shipped_sets = list_problem_sets()
-    sets = [f"{op}_{kind}training" for kind in ("", "more_", "wide_")]
-    training = set().union(*(layers(one) for one in sets if one in shipped_sets))
-    validation = layers(f"{op}_validation")
+    shipped_sets = set(list_problem_sets())
+    learnt = {f"{op}_{kind}training" for kind in ("", "more_", "wide_")}
+    training = set().union(*map(layers, learnt & shipped_sets))
+    validation = set().union(*map(layers, {f"{op}_validation", f"{op}_unseen"} & shipped_sets))
     assert training
     assert validation
     assert not training & validation
