@@ -80,8 +80,8 @@ def test_unknown_commands_import_none(word: str) -> None:
         "import sys, tile_oracle.cli\n"
         f"try: tile_oracle.cli.main([{word!r}])\n"
         "except SystemExit: pass\n"
-        "own = {'tile_oracle.commands.' + name for name in ('arguments', 'json_output', 'program', 'table')}\n"
-        "loaded = {name for name in sys.modules if name.startswith('tile_oracle.commands.')}\n"
+        "own = {'arguments', 'json_output', 'program', 'table'}\n"
+        "loaded = {name[21:] for name in sys.modules if name.startswith('tile_oracle.commands.')}\n"
         "print(*loaded - own, 'end')"
     )
     done = run_python("-c", script, check=True)
