@@ -40,7 +40,6 @@ from tile_oracle.files.vouched_files import (
     sha256_of,
     vouched_manifest,
 )
-from tile_oracle.foreign.formats import refusal
 from tile_oracle.terminal.did_you_mean import did_you_mean
 
 SPEC_FILE = "feature_spec.json"
@@ -112,6 +111,8 @@ def model_names(places: Iterable[Path]) -> list[str]:
 
 def no_model_there(folder: Path) -> str:
     """Returns the message for a folder that is none."""
+    from tile_oracle.foreign.formats import refusal
+
     if is_file := refusal(folder, "a model folder"):
         return f"{folder} is no model folder{is_file}"
     hint = did_you_mean(folder.name, model_names((Path("models"), shipped_models())))

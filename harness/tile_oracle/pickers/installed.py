@@ -19,7 +19,6 @@ from tile_oracle.judge.picker import COLUMNS, NO_MODEL, PICKER, Origin, Picker, 
 from tile_oracle.kernel import Kernel
 from tile_oracle.pickers.of_records import file_of_picks
 from tile_oracle.pickers.picker import EXACT, NEAREST, Asked, Configuration, Distance, nearest
-from tile_oracle.pickers.table import picker_of_file
 from tile_oracle.problem import Problem
 
 # ---- Pickers of other makers: asked a problem at a time, timed, mapped to the pool ---------------
@@ -37,9 +36,7 @@ class Chosen(Picker):
         self, problems: Sequence[Problem], pool: Pool, records: pd.DataFrame | None = None
     ) -> tuple[pd.DataFrame | None, Origin]:
         """As Picker.rank."""
-        rows: list[tuple[str, str, float]] = []
-        mapped: dict[str, str] = {}
-        lacking: dict[str, str] = {}
+        rows, mapped, lacking = list[tuple[str, str, float]](), dict[str, str](), dict[str, str]()
         fallback, same_tile, spent_us = [], [], []
         for problem, kernels in self._pools(problems, pool, records):
             began = time.perf_counter()
@@ -166,8 +163,12 @@ def picker_of(word: str, arch: str, problems: Sequence[Problem]) -> Picker | Non
         asked = _asked(word, arch)
     elif not path.is_file():
         raise ModelError(f"{word}: there is no such file of picks")
-    elif (asked := picker_of_file(path, arch, named["layout"] or "")) is None:
-        return file_of_picks(path, problems)
+    else:
+        from tile_oracle.pickers.table import picker_of_file  # every reader of foreign files
+
+        asked = picker_of_file(path, arch, named["layout"] or "")
+        if asked is None:
+            return file_of_picks(path, problems)
     return None if asked is None else Chosen(asked.name, asked, arch, known=False)
 
 

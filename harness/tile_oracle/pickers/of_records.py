@@ -12,7 +12,6 @@ import pandas as pd
 
 from tile_oracle.errors import KernelError, ModelError, ProblemError, first_line
 from tile_oracle.files.table_file import csv_text
-from tile_oracle.foreign.formats import MODEL, refusal
 from tile_oracle.judge.oracle import find_oracles
 from tile_oracle.judge.picker import (
     COLUMNS,
@@ -54,6 +53,8 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> tuple[pd.DataFr
     column `rank` orders equal predictions. Of a repeated pair the first row counts. Raises ModelError for a
     file that cannot be read, a row that matches several problems, or an id of none.
     """
+    from tile_oracle.foreign.formats import MODEL, refusal  # every reader of foreign files
+
     path = Path(path)
     try:
         table = pd.read_csv(io.StringIO(csv_text(path)))

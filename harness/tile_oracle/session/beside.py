@@ -28,8 +28,6 @@ from tile_oracle.session.plan import Plan
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tile_oracle.report.data import ReportData
-
 
 def beside(
     choices: Sequence[ModelChoice],

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from tile_oracle.comparison.wording import paragraphs
 from tile_oracle.errors import GateError, RecordError
 from tile_oracle.files.atomic_file import write_atomically
 from tile_oracle.files.disk_errors import disk_errors_as
@@ -154,7 +153,11 @@ def analyse_set(
     data = replace(data, run=run, others=tuple(others), reasons=reasons_of_picks(choices[0], own, data))
     plan = without(session.plan, session.lacking | not_built(own))
     selections = {choice.name: one.selection for choice, one in zip(choices, reports, strict=True)}
-    changes = paragraphs(selections, own) if others else ()
+    changes: tuple[str, ...] = ()
+    if others:
+        from tile_oracle.comparison.wording import paragraphs
+
+        changes = paragraphs(selections, own)
     others_figures = beside(choices, plan, part, own, session.target.arch, data)
     return replace(data, beside=others_figures, changes=changes)
 

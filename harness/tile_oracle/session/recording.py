@@ -265,13 +265,13 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
     wanted = {slug(name) for name in (options.set_name, options.kernel_set)}
     found = []
     for folder in _model_folders(options):
-        arch, created = read_spec(folder).arch, str(read_manifest(folder).get("timestamp") or "")
-        own = folder.parent != shipped_models().resolve()
         # The folder in which `baseline_path` puts the baselines of a model of this name.
         paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/*.parquet")
         if options.kernel_set_asked:
             paths = (path for path in paths if path.stem in wanted)
         for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
+            arch, created = read_spec(folder).arch, str(read_manifest(folder).get("timestamp") or "")
+            own = folder.parent != shipped_models().resolve()
             device = oracle_device(path)
             accepted = path.with_suffix(".json").is_file()
             found.append(_Shipped(arch, folder.name, device, path, own, accepted, created))

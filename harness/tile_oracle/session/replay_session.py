@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,6 @@ from tile_oracle.session.plan import Plan, make_plan, rankings_of, recorded_offe
 from tile_oracle.session.recording import Recording, find_recording
 from tile_oracle.session.session import Session
 from tile_oracle.targets.target import REPLAY, Target
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _ALL = None
 """In place of kernel names: all that were recorded for the problem."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
 from tile_oracle.compiling.kernel_source import NATIVE, TRITON, KernelSource
 from tile_oracle.compiling.prebuilt_folder import is_prebuilt_folder
@@ -102,6 +101,8 @@ def _interpreter(options: TargetOptions) -> Target:
 
 
 def _compiled(sources: Sequence[KernelSource], options: TargetOptions) -> list[Compiled]:
+    from tile_oracle.compiling.builder import Builder
+
     found: list[Compiled] = []
     for source, word in zip(sources, options.sources, strict=True):
         if found and source.kinds is None:

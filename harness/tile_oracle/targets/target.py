@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from tile_oracle.arch import load_arch
 from tile_oracle.compiling.binary import BuildResult
-from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.isa import AMD_ARCHS, GPU_MACHINES
 from tile_oracle.compiling.kernel_source import CK_TILE, KernelSource
 from tile_oracle.errors import BuildError
@@ -18,6 +18,9 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.process.cores import usable_cores
 from tile_oracle.targets.gpu_presence import Presence, visible_device
+
+if TYPE_CHECKING:
+    from tile_oracle.compiling.builder import Builder
 
 _REFUSALS_KEPT = 1 << 14
 
@@ -67,8 +70,7 @@ class Compiled(Source):
     @cached_property
     def declared(self) -> frozenset[Kernel]:
         """The kernels that no rule set proposes."""
-        kinds = self.kernels.kinds or ()
-        return frozenset(kernel for kind in kinds for kernel in self.kernels.pool(kind))
+        return frozenset(kernel for kind in self.kernels.kinds or () for kernel in self.kernels.pool(kind))
 
     def declares(self, kernel: Kernel) -> bool:
         return kernel in self.declared
@@ -189,9 +191,8 @@ class Target:
         """Time limit for one kernel on a problem, including check and samples, in seconds."""
         on_gpu = self.arch in GPU_MACHINES and not self.interpreted
         rate = _SECONDS_PER_GFLOP_ON_GPU if on_gpu else _SECONDS_PER_GFLOP
-        return (
-            _BASE_TIMEOUT_INTERPRETED_S if self.interpreted else _BASE_TIMEOUT_S
-        ) + rate * problem.flops / 1e9
+        base = _BASE_TIMEOUT_INTERPRETED_S if self.interpreted else _BASE_TIMEOUT_S
+        return base + rate * problem.flops / 1e9
 
     def close(self) -> None:
         """Stops outstanding builds."""
