@@ -245,9 +245,8 @@ def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) ->
         rankings, ranked = rankings[kept].reset_index(drop=True), ranked[kept]
     doubtful = rankings[~np.isin(ranked, recorded[ok])]
     judge, refused = load_arch(arch), []
-    for problem_id, of_problem in doubtful.groupby("problem", sort=False, observed=True):
-        problem = problem_from_id(str(problem_id))
-        for row, name in of_problem["kernel"].items():
-            if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:
-                refused.append(row)
+    pairs = doubtful[["problem", "kernel"]].astype(str)
+    for row, problem_id, name in zip(doubtful.index, pairs["problem"], pairs["kernel"], strict=True):
+        if judge.problem_refusal(parse_kernel_name(name), problem_from_id(problem_id)) is not None:
+            refused.append(row)
     return rankings.drop(index=refused).reset_index(drop=True) if refused else rankings

@@ -202,8 +202,7 @@ def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]])
     """Robust standard deviation of a margin within one round, from the differences between rounds of the
     leaders' log ratios; NaN without repeats. Only interleaved rounds count if at least half of the problems
     have two of them. If few have, they are suspects, which are noisier than the others."""
-    interleaved: list[float] = []
-    every: list[float] = []
+    interleaved, every = list[float](), list[float]()
     problems_of = {"interleaved": 0, "every": 0}
     for kernels in timings.values():
         again = {kernel: rounds for kernel, rounds in kernels.items() if max(rounds) >= ROUND_FINAL}
@@ -407,9 +406,7 @@ def accepted_margins(
     table.loc[found.index, "pick_latency_ms"] = found["latency_ms"].astype("float64")
     efficiency = found["tflops"] / table.loc[found.index, "oracle_tflops"]
     table.loc[found.index, "efficiency"] = efficiency.clip(upper=1.0).astype("float64")
-    table.loc[found.index, "pick_status"] = "ok"
-    table.loc[found.index, "pick_remeasured"] = True
-    table.loc[found.index, "pick_flattered"] = False
+    table.loc[found.index, ["pick_status", "pick_remeasured", "pick_flattered"]] = ["ok", True, False]
     again = margins(records, final, table.reset_index())
     return {
         problem: again[problem]

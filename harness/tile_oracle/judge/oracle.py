@@ -44,11 +44,12 @@ def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
     oracles["sweep_winner"] = winner["kernel"].astype(object)
     ratio = winner["tflops"].reindex(oracles.index) / oracles["oracle_tflops"]
     oracles["sweep_winner_efficiency"] = ratio.clip(upper=1.0)
-    counts = pd.crosstab(final["problem"], final["status"]).reindex(oracles.index)
-    oracles["kernels_measured"] = counts.sum(axis=1).astype("int64")
+    problems = pd.Index(oracles.index).get_indexer(final["problem"])
+    codes, statuses = pd.factorize(final["status"])
+    oracles["kernels_measured"] = np.bincount(problems, minlength=len(oracles))
     for status in STATUSES:
-        column = counts[status] if status in counts else pd.Series(0, index=oracles.index)
-        oracles[f"kernels_{status}"] = column.astype("int64")
+        of_status = problems[np.append(statuses == status, False)[codes]]
+        oracles[f"kernels_{status}"] = np.bincount(of_status, minlength=len(oracles))
     return oracles.reset_index().sort_values("problem", ignore_index=True)
 
 
@@ -67,8 +68,10 @@ def first_of_each(
     first. Sorts numbers, not names: the rows of a table have few different names."""
     group, found = pd.factorize(groups)
     name, _ = pd.factorize(names, sort=True)
-    value = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    order = np.lexsort((name, value if ascending else -value))
+    sign = 1 if ascending else -1
+    value = pd.Series(sign * values.to_numpy(dtype=np.float64, na_value=sign * np.inf))
+    tied = np.flatnonzero(value == value.groupby(group).transform("min"))
+    tied = tied[np.argsort(name[tied], kind="stable")][::-1]
     first = np.empty(len(found), dtype=np.int64)
-    first[group[order[::-1]]] = order[::-1]
+    first[group[tied]] = tied
     return first

@@ -99,16 +99,17 @@ def _compact_frame(tables: list[pa.Table], names: list[str]) -> pd.DataFrame:
     rows = _rows_in_order(whole.select(["implementation", *same]).to_pandas())
     give_back()
     as_they_are = bool((rows[1:] > rows[:-1]).all()) and len(rows) == whole.num_rows
-    arrays, whole = dict(zip(names, whole.columns, strict=True)), None
+    arrays, whole, taken = dict(zip(names, whole.columns, strict=True)), None, pa.array(rows)
     series = {}
     for name in names:
         array = arrays.pop(name)
-        values = (array if as_they_are else array.take(pa.array(rows))).to_pandas()
+        values = (array if as_they_are else array.take(taken)).to_pandas()
         kind = values.dtype
         if isinstance(kind, pd.CategoricalDtype) and not kind.categories.is_monotonic_increasing:
             values = values.cat.reorder_categories(sorted(values.cat.categories))
         series[name] = values
-        give_back()  # else the holes that columns leave add up to half of them
+        if len(series) % 8 == 0:
+            give_back()  # else the holes that columns leave add up to half of them
     return pd.DataFrame(series, copy=False)
 
 

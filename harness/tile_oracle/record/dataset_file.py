@@ -36,7 +36,7 @@ _ENCODINGS = {
 """Of columns whose values hardly repeat. The others are dictionaries."""
 NOT_REPLAYED = ("busy_ms", "build_wait_ms")
 """Columns of device time, from which a measuring session estimates its remaining time."""
-_ROWS_AT_ONCE = 16_384
+_ROWS_AT_ONCE = 32_768
 
 
 def in_order(records: pd.DataFrame) -> pd.DataFrame:

@@ -27,8 +27,7 @@ _CONVERGED = 1e-6
 """Convergence threshold of the median polish: the largest change of a log latency in one sweep."""
 
 # A kernel that once gave a wrong result, crashed or hung keeps that status even if another run succeeds.
-_STICKY = {"timeout": 3, "crash": 4, "flaky": 5, "wrong": 6}
-_OK = 2
+_WEIGHTS = {"ok": 2, "timeout": 3, "crash": 4, "flaky": 5, "wrong": 6}
 
 
 def key_columns(op: str) -> tuple[str, ...]:
@@ -71,20 +70,18 @@ def final_measurements(records: pd.DataFrame, only: Collection[str] | None = Non
     _check_columns(records)
     check_comparable(records)
     frame = records.reset_index(drop=True)
-    problem_codes, problem_names = pd.factorize(frame["problem"], use_na_sentinel=True)
-    kernel_codes, kernel_names = pd.factorize(frame["kernel"], use_na_sentinel=True)
-
+    problem, kernel = _places(frame["problem"]), _places(frame["kernel"])
     round_ = frame["round"].to_numpy(dtype=np.int64)
-    status = frame["status"].astype(object)
-    weight = status.map({"ok": _OK, **_STICKY}).fillna(0).to_numpy(dtype=np.int64)
-    order = np.lexsort((_when(frame), ~is_censored(frame), round_, weight, kernel_codes, problem_codes))
-    pair = problem_codes.astype(np.int64) * max(len(kernel_names), 1) + kernel_codes
-    last = np.ones(len(order), dtype=bool)
-    last[:-1] = pair[order][1:] != pair[order][:-1]
+    status_codes, statuses = pd.factorize(frame["status"])
+    weight = np.array([*(_WEIGHTS.get(name, 0) for name in statuses), 0])[status_codes]
+    order = np.lexsort((_when(frame), ~is_censored(frame), round_, weight, kernel, problem))
+    pair = (problem * (kernel.max(initial=0) + 1) + kernel)[order]
+    last = np.append(pair[1:] != pair[:-1], True)[: len(order)]
     chosen = order[last]
-    # Sorted before the rows are taken: to sort the whole table would take longer than all the rest.
-    by_name = (_places(kernel_names)[kernel_codes[chosen]], _places(problem_names)[problem_codes[chosen]])
-    chosen = chosen[np.lexsort(by_name)]
+    swept = (round_[order] == ROUND_SWEEP) & (weight[order] == _WEIGHTS["ok"])
+    sweep_tflops = np.full(len(chosen), np.nan)
+    # Of several rows of a pair, the last stays.
+    sweep_tflops[(np.cumsum(last) - last)[swept]] = frame["tflops"].to_numpy(dtype=np.float64)[order[swept]]
 
     kept = frame if only is None else frame[[name for name in frame.columns if name in only]]
     final = kept.iloc[chosen].reset_index(drop=True)
@@ -94,10 +91,7 @@ def final_measurements(records: pd.DataFrame, only: Collection[str] | None = Non
             final[column] = final[column].astype("float64").where(timed)
     _settle_over_rounds(final, frame)
     final["remeasured"] = (final["round"] >= ROUND_FINAL) & (final["status"] == "ok")
-    swept = order[(round_[order] == ROUND_SWEEP) & (weight[order] == _OK)]
-    sweep = pd.Series(frame["tflops"].to_numpy(dtype=np.float64)[swept], index=pair[swept])
-    sweep = sweep[~sweep.index.duplicated(keep="last")]
-    final["sweep_tflops"] = sweep.reindex(pair[chosen]).to_numpy()
+    final["sweep_tflops"] = sweep_tflops
     return final
 
 
@@ -108,17 +102,18 @@ def is_censored(records: pd.DataFrame) -> npt.NDArray[np.bool_]:
     return np.asarray(records["at_least_ms"].notna(), dtype=bool)
 
 
-def _places(names: pd.Index) -> npt.NDArray[np.int64]:
-    """Returns the place of each name in the sorted names."""
-    return np.argsort(np.argsort(names.to_numpy(dtype=object)))
+def _places(column: pd.Series) -> npt.NDArray[np.int64]:
+    """Returns the place of each row's name among the sorted names, -1 for a missing one."""
+    codes, names = pd.factorize(column)
+    return np.asarray(np.append(np.argsort(np.argsort(names.to_numpy(dtype=object))), -1)[codes])
 
 
 def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
     """Replaces the latencies of problems that have several rounds after the sweep by those over all
     rounds."""
-    again = frame[(frame["round"] >= ROUND_FINAL) & (frame["status"] == "ok")]
-    rounds = again.groupby("problem", observed=True)["round"].nunique()
-    again = again[again["problem"].isin(rounds[rounds > 1].index)]
+    again = (frame["round"] >= ROUND_FINAL) & (frame["status"] == "ok")
+    rounds = frame.loc[again, ["problem", "round"]].groupby("problem", observed=True)["round"].nunique()
+    again = frame[again & frame["problem"].isin(rounds[rounds > 1].index)]
     again = again[is_measured(again)]  # a copy is no further timing
     if again.empty:
         return
@@ -228,7 +223,7 @@ def check_caches(records: pd.DataFrame) -> None:
     """Raises RecordError for a mix of warm-cache and cold-cache records."""
     if "cache" not in records:
         return
-    found = sorted(records["cache"].astype(object).fillna(WARM).unique())
+    found = sorted({WARM if pd.isna(cache) else cache for cache in records["cache"].unique()})
     if len(found) > 1:
         raise RecordError(
             f"the records are of {' and '.join(map(str, found))} caches, which are not comparable: "

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.kernel import kernel_from_row, parse_kernel_name
@@ -152,7 +153,7 @@ class _Rows:
     def _encoded(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
         """Returns the distinct values of a column, nulls included, and each row's index among them."""
         values, codes = self._dictionary(name)
-        used, of_row = np.unique(codes, return_inverse=True)
+        of_row, used = pd.factorize(codes, sort=True)
         return [values[code] for code in used], of_row
 
     def _dictionary(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:

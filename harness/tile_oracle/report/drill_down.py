@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -58,8 +58,7 @@ _OF_PAIR = tuple(name for name in FACTS if name != "matrix instr.")
 _INTERVAL = Column("95 %", "num", "half of the 95 % interval of the median")
 
 
-@dataclass(frozen=True)
-class KernelRow:
+class KernelRow(NamedTuple):
     """A kernel on a problem. kernel: its place in DrillDown.kernels. tags: "oracle", "pick". texts: of the
     columns up to the status. note: of the status."""
 
@@ -336,7 +335,8 @@ def _chosen(data: ReportData, selection: pd.DataFrame) -> tuple[pd.DataFrame, li
     final = data.final
     # Chosen by numbers first: a table of all pairs would take most of the time.
     places = _places(final["problem"], {name: number for number, name in enumerate(selection["problem"])})
-    group = final["status"].map(_GROUPS).fillna(2).to_numpy(dtype=np.int64)
+    codes, statuses = pd.factorize(final["status"])
+    group = np.array([*(_GROUPS.get(name, 2) for name in statuses), 2])[codes]
     latency = final["latency_ms"].to_numpy(dtype=np.float64, na_value=np.nan)
     order = np.lexsort((np.where(np.isnan(latency), np.inf, latency), group, places))
     places, group = places[order], group[order]
