@@ -144,67 +144,60 @@ def test_a_closed_pipe_is_not_an_error(arguments: tuple[str, ...]) -> None:
     assert done.returncode == 0
 
 
+def interrupted(*words: str, folder: Path) -> tuple[int, str]:
+    """The status and the errors of this Python with these words, which got Ctrl-C once it printed "ready"."""
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=LONGEST_S)
+    return process.returncode, errors
+
+
 def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
-    set_of_problems = tmp_path / "endless.csv"
-    os.mkfifo(set_of_problems)
+    os.mkfifo(tmp_path / "endless")
     script = """
 import sys, tile_oracle.cli, tile_oracle.commands.problems as p
 def run(args):
     try:
         print("ready", flush=True)
-        open(sys.argv[1]).read()
+        open("endless").read()
     except KeyboardInterrupt:  # as when a module's import is broken off
         raise ImportError("numpy.core.multiarray failed to import") from None
 p.run = run
 sys.exit(tile_oracle.cli.main(["problems"]))
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(set_of_problems)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_ctrl_c,
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=LONGEST_S)
-    assert process.returncode == 130
-    assert errors == "interrupted: the same command starts again\n"
+    said = "interrupted: the same command starts again\n"
+    assert interrupted("-c", script, folder=tmp_path) == (130, said)
 
 
-@pytest.mark.parametrize("begins", ["the program", "-m tile_oracle"])
-@pytest.mark.parametrize("imported", ["argparse", "difflib", "shutil"])
+@pytest.mark.parametrize(
+    ("imported", "begins"), [("argparse", "the program"), ("shutil", "-m tile_oracle")], ids=["early", "late"]
+)
 def test_ctrl_c_among_the_imports_ends_with_130(imported: str, begins: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "endless")
     (tmp_path / f"{imported}.py").write_text("print('ready', flush=True)\nopen('endless').read()\n")
-    entry = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["scripts"][
-        "tile-oracle"
-    ]
-    module, _, function = entry.partition(":")
+    scripts = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["tile-oracle"].partition(":")
     script = f"import sys\nfrom {module} import {function}\nsys.exit({function}())"
     words = ["-c", script] if begins == "the program" else begins.split()
-    process = subprocess.Popen(
-        [sys.executable, *words, "problems"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_ctrl_c,
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=LONGEST_S)
-    assert (process.returncode, errors) == (130, "")
+    assert interrupted(*words, "problems", folder=tmp_path) == (130, "")
 
 
 def test_an_interrupted_command_says_how_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(args: object) -> int:
+    def is_interrupted(args: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(COMMANDS["build"].load(), "run", interrupted)
+    monkeypatch.setattr(COMMANDS["build"].load(), "run", is_interrupted)
     handlers: dict[int, object] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     assert main(["build", "-o", "prebuilt"]) == 130
