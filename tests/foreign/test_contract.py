@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import RecordError
@@ -101,6 +101,12 @@ def test_what_a_row_denies_is_not_ok(tmp_path: Path, make: Any, said: dict[str, 
     assert outcome(found) == expected
     assert found.summary.ok == 1
     assert any("row 1: " in line for line in found.summary.shown)
+
+
+def test_rows_that_something_denies_replay(tmp_path: Path) -> None:
+    rows = [{**ROW, **said, "M": 1024 + number} for number, (said, _) in enumerate(DENIALS)]
+    found = import_file(document(tmp_path, *rows), "gfx950")
+    assert set(found.records["status"]) >= {"wrong", "crash", "timeout", "build_error"}
     write_records(found.records, tmp_path / "o.parquet")
     assert len(load_records(tmp_path / "o.parquet")) == len(found.records)
 
@@ -223,7 +229,6 @@ VALUES = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(GEMMS.fields)), VALUES, max_size=4), st.booleans())
-@settings(max_examples=50)
 def test_what_is_imported_replays(
     tmp_path_factory: pytest.TempPathFactory, said: dict[str, Any], as_table: bool
 ) -> None:

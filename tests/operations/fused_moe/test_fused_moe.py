@@ -399,7 +399,7 @@ def plain(a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_id
 def test_a_users_kernel_that_writes_rows_of_padding_is_wrong(project: Project) -> None:
     (project.folder / "mine.py").write_text(USERS_FILE)
     (project.folder / "two.csv").write_text(
-        "product,tokens,experts,topk,hidden,intermediate\ngate_up,5,3,2,24,20\ndown,5,3,2,24,20\n"
+        "product,tokens,experts,topk,hidden,intermediate\ngate_up,3,3,2,4,5\ndown,3,3,2,5,4\n"
     )
     project.pytest(
         *("--problem-set", "two.csv", "--kernels", "mine.py", "--target", "interpret", "--model", "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.integer_operands import integer_operands
 from tests.pytest_project import SHORTLY, Project
+from tests.samples import sampled
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.compiling.source import source_for
 from tile_oracle.device.cpu import CpuDevice
@@ -33,8 +35,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
         yield builder
 
 
-@pytest.mark.parametrize("pipeline", CPU_PIPELINES)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("layout", "pipeline"), sampled(product(LAYOUTS, CPU_PIPELINES), every=5))
 def test_products_are_exact_in_every_layout_and_pipeline(
     layout: str, pipeline: str, builder: Builder, device: CpuDevice
 ) -> None:
