@@ -22,9 +22,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "history.html"
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("light", {}), ("dark", {"color_scheme": "dark"}), ("phone", PHONE)]
-)
+@pytest.mark.parametrize(("name", "options"), [("light", {}), ("phone", PHONE)])
 def test_the_page_fits_its_window(
     name: str, options: dict[str, Any], page_file: Path, open_page: Open, screenshots: Path
 ) -> None:

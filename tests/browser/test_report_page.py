@@ -67,7 +67,6 @@ def test_the_filter_hides_the_other_rows(report: Path, open_page: Open) -> None:
     ("name", "options"),
     [
         ("light", {}),
-        ("dark", {"color_scheme": "dark"}),
         ("phone", PHONE),
         ("no-script", {"java_script_enabled": False}),
     ],

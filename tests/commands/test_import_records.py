@@ -80,12 +80,10 @@ def test_the_records_alone_are_a_session(project: Project, published: Path) -> N
     assert "12 pairs replayed" not in asked.output
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("none.parquet", "none.parquet"), ("text.parquet", "text.parquet")]
-)
-def test_a_file_without_records_gives_one_line(project: Project, name: str, message: str) -> None:
+@pytest.mark.parametrize("name", ["none.parquet", "text.parquet"])
+def test_a_file_without_records_gives_one_line(project: Project, name: str) -> None:
     project.write("text.parquet", "no parquet")
     done = project.pytest(f"--oracle={name}")
     assert done.status == 4, done.output
-    assert message in done.output
+    assert name in done.output
     assert "INTERNALERROR" not in done.output

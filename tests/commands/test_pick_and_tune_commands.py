@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples import slow
 from tests.warm_python import run_warm
 from tile_oracle.cli import main
 from tile_oracle.model.fitting_model import pool_of_model
@@ -86,16 +87,19 @@ def test_every_shipped_model_picks_among_its_own_kernels(
     assert json.loads(capsys.readouterr().out)["model"] == model
 
 
-def test_a_list_that_sessions_take_is_ranked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    problem = "attention-bf16-b1-h14-g2-q1-k32768-d64-causal"
-    pool = pool_of_model(shipped_models() / "attention_fwd_bf16_sm_90", problem_from_id(problem).kind)
+# Native kernels, and Triton's, whose files take seconds to describe.
+@pytest.mark.parametrize(("model", "arch", "problem"), [SHIPPED[0], *slow(SHIPPED[7])])
+def test_a_list_that_sessions_take_is_ranked_too(
+    model: str, arch: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = pool_of_model(shipped_models() / model, problem_from_id(problem).kind)
     few = sorted(kernel.name for kernel in pool)[:3]
-    (tmp_path / "few.json").write_text(json.dumps({"arch": ["sm_90"], "kernels": few}))
+    (tmp_path / "few.json").write_text(json.dumps({"arch": [arch], "kernels": few}))
     for command, option in (("predict", "--kernels"), ("pick", "--kernel-set")):
-        words = [command, problem, "--arch", "sm_90", "--json", "--top", "9"]
+        words = [command, problem, "--arch", arch, "--json", "--top", "9"]
         assert main([*words, option, str(tmp_path / "few.json")]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert found["model"] == "attention_fwd_bf16_sm_90"
+        assert found["model"] == model
         assert sorted(one["kernel"] for one in found["picks"]) == few
 
 
@@ -163,8 +167,7 @@ def test_tuning_says_the_best_kernel_and_goes_on_from_its_records(tmp_path: Path
     )
     assert said is not None, tuned.stdout
     assert re.search(r"^    best of 8 kernels$", tuned.stdout, re.MULTILINE)
-    again = run(*asked, "--json", cwd=tmp_path)
-    found = json.loads(again.stdout)
+    found = json.loads(run(*asked, "--json", cwd=tmp_path).stdout)
     assert (found["kernel"], found["measured"]) == (said[1], 8), "the same command goes on from its records"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
+from tests.samples import sampled
 from tile_oracle.cli import main
 from tile_oracle.evaluation.model_card import model_card
 from tile_oracle.features.schemas.roofline import FITTED_TO
@@ -22,7 +23,7 @@ from tile_oracle.training.train import train
 SHIPPED = model_folders(data_folder("models"))
 
 
-@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", sampled(SHIPPED, every=4), ids=lambda folder: folder.name)
 def test_a_shipped_models_card_has_its_devices_compilers_sets_and_worst_problem(folder: Path) -> None:
     card = model_card(folder).replace("\\", "")
     made_by = json.loads((folder / "train_manifest.json").read_text()).get("made_by", {})
@@ -37,10 +38,10 @@ def test_a_shipped_models_card_has_its_devices_compilers_sets_and_worst_problem(
         baseline = load_baseline(path)
         if baseline.model_kind == "out_of_fold":
             continue
-        percent = {name: 100 * e for name, e in baseline.efficiencies.items() if e is not None}
-        mean = sum(percent.values()) / len(percent)
-        assert f"| {baseline.problem_set}, {baseline.device} | {len(percent):,} | {mean:.2f} [" in card
-        if min(percent.values()) < 90:
+        percent = [100 * one for one in baseline.efficiencies.values() if one is not None]
+        judged = f"{len(percent):,} | {sum(percent) / len(percent):.2f} ["
+        assert f"| {baseline.problem_set}, {baseline.device} | {judged}" in card
+        if min(percent) < 90:
             assert "judged problems are below 90 %" in card
 
 
@@ -52,11 +53,10 @@ def test_a_models_card_names_the_sizes_that_it_was_trained_on(
     recipe = Recipe("time", "", (TreePart("log_time", "grouped_conv_own_1"),))
     train(records, recipe, n_splits=2).save(tmp_path / "mine")
     assert main(["model", "card", str(tmp_path / "mine")]) == 0
-    card = capsys.readouterr().out
-    assert card.startswith("# mine\n")
+    assert (card := capsys.readouterr().out).startswith("# mine\n")
     assert "6 problems, one row for each pair" in card
-    channels = sorted(problem.C for problem in problems)
-    assert f"C {channels[0]:,} to {channels[-1]:,}" in card
+    channels = [problem.C for problem in problems]
+    assert f"C {min(channels):,} to {max(channels):,}" in card
     assert "2 folds by family" in card
 
 

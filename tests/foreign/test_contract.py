@@ -139,21 +139,15 @@ def test_what_agrees_is_ok_and_other_fields_are_listed(tmp_path: Path, make: Any
     assert "unknown fields, not read: card, cpu, tile, weather" in str(found.summary)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("latency_us", 10), ("time(ns)", 10_000), ("avg_time_ms", 0.01), ("latency [s]".replace(" ", ""), 1e-5)],
-)
-def test_units_are_converted(tmp_path: Path, name: str, value: float) -> None:
-    bare = {key: item for key, item in ROW.items() if key != "latency_ms"}
+UNTIMED = {key: item for key, item in ROW.items() if key != "latency_ms"}
+TIMES = ({"time(ns)": 10_000}, {"avg_time_ms": 0.01}, {"latency[s]": 1e-5}, {"latency": 10.0, "unit": "us"})
+
+
+@pytest.mark.parametrize("time", [{"latency_us": 10}, *TIMES])
+def test_units_are_converted(tmp_path: Path, time: dict[str, Any]) -> None:
     for make in (table, document):
-        found = import_file(make(tmp_path, {**bare, name: value}), "gfx950")
+        found = import_file(make(tmp_path, {**UNTIMED, **time}), "gfx950")
         assert found.records["latency_ms"].tolist() == pytest.approx([0.01])
-
-
-def test_a_unit_beside_the_time_is_converted(tmp_path: Path) -> None:
-    bare = {key: item for key, item in ROW.items() if key != "latency_ms"}
-    found = import_file(document(tmp_path, {**bare, "latency": 10.0, "unit": "us"}), "gfx950")
-    assert found.records["latency_ms"].tolist() == pytest.approx([0.01])
 
 
 @pytest.mark.parametrize("name", ["gemm_preshuffle_" + KERNEL[5:], KERNEL.replace("compv3", "preshufflev2")])
@@ -173,8 +167,7 @@ def test_an_outer_denial_holds_for_what_is_in_it(tmp_path: Path) -> None:
 
 
 def test_a_failure_without_a_time_is_a_row(tmp_path: Path) -> None:
-    bare = {key: item for key, item in ROW.items() if key != "latency_ms"}
-    found = import_file(document(tmp_path, {**bare, "error": "illegal access"}, OTHER), "gfx950")
+    found = import_file(document(tmp_path, {**UNTIMED, "error": "illegal access"}, OTHER), "gfx950")
     assert found.records["status"].tolist() == ["wrong", "ok"]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.made_records import make_problems
 from tests.pytest_project import Project
-from tests.samples import ONE_AND_TWO_WORKERS
+from tests.samples import ONE_AND_TWO_WORKERS, slow
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
 from tile_oracle.commands.evaluate import picker_for, rank_recorded, training_lines
 from tile_oracle.evaluation.evaluate import evaluate
@@ -290,7 +290,7 @@ def test_gate_and_evaluate_agree_on_a_shipped_model(project: Project) -> None:
     ("old", "new", "status", "said"),
     [
         ("all_seen", "made_up", 13, "12 problems, all of which a model was trained on"),
-        ("made_up", "all_seen", 13, "12 problems, all of which a model was trained on"),
+        *slow(("made_up", "all_seen", 13, "12 problems, all of which a model was trained on")),
         ("few_seen", "few_seen", 0, "9 problems that neither model was trained on; 3 others are left out"),
         ("made_up", "made_up", 0, "12 problems\n"),
     ],

@@ -62,7 +62,7 @@ def test_the_one_of_another_device_is_taken_there() -> None:
         assert models_for(kind, "sm_90", kernels=own, device=device).folder == shipped(model)
 
 
-@pytest.mark.parametrize("case", [*slow("rcr", "rrr", "crr"), "fp16", "H100"])
+@pytest.mark.parametrize("case", [*slow("rcr", "rrr", "crr", "H100"), "fp16"])
 def test_the_figures_of_the_documentation(case: str) -> None:
     model, name = SETS.get(case, (H100, "gemm_validation_286"))
     (oracle,) = shipped(model).glob(f"*/{name}/*.parquet")
