@@ -25,7 +25,7 @@ from tile_oracle.features.schemas.configuration import family_of
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.kernel.named import lacks_fields
 from tile_oracle.libraries.libraries import is_library_name
-from tile_oracle.model.model_folder import ModelSpec, read_spec
+from tile_oracle.model.model_folder import ModelSpec, is_of_another, read_spec
 from tile_oracle.model.predictor import kind_refusal
 from tile_oracle.model.roofline import NAME as ROOFLINE
 from tile_oracle.model.store import MANY_DEVICES, model_folders, read_manifest, shipped_models
@@ -159,7 +159,7 @@ def models_for(
         for place in ((shipped_models(),) if places is None else places)
         for folder in model_folders(place)
     )
-    specs = ((folder, read_spec(folder)) for folder in folders)
+    specs = ((folder, read_spec(folder)) for folder in folders if not is_of_another(folder, operation))
     found = [
         _considered(folder, spec, kind, arch, kernels, device)
         for folder, spec in specs

@@ -12,13 +12,14 @@ import io
 import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from tile_oracle.errors import ModelError
+from tile_oracle.errors import ModelError, first_line
 from tile_oracle.files.sealed_json import typed
 from tile_oracle.files.user_file import read_bytes
 from tile_oracle.files.vouched_files import FILES, check_bytes
@@ -83,6 +84,16 @@ class ModelSpec:
         values: dict[str, Any] = msgspec.to_builtins(self)
         values["aliases"] = self.aliases.as_json() if self.aliases.change_scores else {}
         return {name: value for name, value in values.items() if name not in _LATER or value}
+
+
+def is_of_another(folder: Path, op_type: str) -> bool:
+    """Returns whether the feature_spec.json of a folder, unchecked, names another operation that is known: to
+    check the digests of all models takes longer than to read one."""
+    found = None
+    with suppress(OSError, ValueError):  # read_spec says what is wrong
+        found = re.search(rb'"op_type": *"(\w+)"', read_bytes(folder / SPEC_FILE, _MAX_PACKED_BYTES))
+    named = op_type if found is None else found[1].decode(errors="replace")
+    return named != op_type and named in [one.model_type for one in operations()]
 
 
 def read_spec(folder: Path) -> ModelSpec:
@@ -156,8 +167,7 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     try:
         return lgb.Booster(model_str=text)
     except (lgb.basic.LightGBMError, ValueError, KeyError, TypeError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{path} cannot be read by LightGBM: {first}") from None
+        raise ModelError(f"{path} cannot be read by LightGBM: {first_line(error)}") from None
 
 
 def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
@@ -166,15 +176,15 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
 
     Raises ModelError like `read_booster`.
     """
-    path, text = _unchecked_text(folder, target, number)
-    digest = _digest(text)
+    path, text, digest = _unchecked_text(folder, target, number)
     if digest not in _CHECKED:
         read_model_text(text, str(path))
         _CHECKED.add(digest)
     return path, without_footer(text)
 
 
-def _unchecked_text(folder: Path, target: str, number: int) -> tuple[Path, str]:
+def _unchecked_text(folder: Path, target: str, number: int) -> tuple[Path, str, bytes]:
+    """Returns the file of a target's model, the text in it, and the digest of the file."""
     packed = folder / booster_file(target, number)
     plain = packed.with_suffix("")
     path = plain if plain.exists() else packed
@@ -185,28 +195,24 @@ def _unchecked_text(folder: Path, target: str, number: int) -> tuple[Path, str]:
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
     check_bytes(path, data, ModelError)
+    digest = hashlib.sha256(data).digest()
     if path == packed:
         data = _unpacked(path, data)
     try:
         text = data.decode("utf-8").replace("\r\n", "\n")  # as Git may have changed it on Windows
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a LightGBM model: byte {error.start:,} is not UTF-8") from None
-    return path, text
+    return path, text, digest
 
 
 _CHECKED: set[bytes] = set()
-"""Digests of texts that were found to be good: a session reads its models several times."""
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+"""Digests of files whose texts were found to be good: a session reads its models several times."""
 
 
 def read_forest(folder: Path, target: str, number: int = 0) -> Forest:
     """Returns the trees of a target's model, without LightGBM. Raises ModelError like `read_booster`, and for
     what `Forest` does not hold."""
-    path, text = _unchecked_text(folder, target, number)
-    digest = _digest(text)
+    path, text, digest = _unchecked_text(folder, target, number)
     if digest not in _FORESTS:
         forest = Forest.from_text(text, str(path))
         if why := why_not_a_sum(text):
@@ -220,7 +226,7 @@ def read_forest(folder: Path, target: str, number: int = 0) -> Forest:
 
 _MOST_FORESTS = 4
 _FORESTS: dict[bytes, Forest] = {}
-"""By digest of the text: a session picks by the trees, and explains its picks by the same."""
+"""By digest of the file: a session picks by the trees, and explains its picks by the same."""
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:

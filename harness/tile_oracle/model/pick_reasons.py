@@ -73,11 +73,9 @@ def _shares(trees: TreeMember, features: Array, rows: Columns, threads: int) -> 
     Where the time is not linear in the trees' output, they are scaled to sum to the difference of the times.
     """
     count = len(features) // 2
-    found = [
-        np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads))
-        for booster in trees.boosters
-    ]
-    contributions = np.mean(found, axis=0)  # the last column is the mean score, which all rows share
+    found = [one.predict(features, pred_contrib=True, num_threads=threads) for one in trees.boosters]
+    # The last column is the mean score, which all rows share.
+    contributions = np.mean(np.asarray(found), axis=0)
     shares = (contributions[count:] - contributions[:count])[:, :-1]
     scores = contributions.sum(axis=1)
     raw = scores[count:] - scores[:count]
