@@ -261,8 +261,8 @@ def _read_part(path: Path, compact: bool) -> pa.Table:
             ) from None
     give_back()
     whole = pa.Table.from_arrays(arrays, schema=schema)
-    check_rows(whole, op, path)
-    return whole if has_tflops else with_tflops(whole, op)
+    flops = check_rows(whole, op, path)
+    return whole if has_tflops else with_tflops(whole, flops)
 
 
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

@@ -87,10 +87,10 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
 def oracle_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) -> bytes:
     """`dataset_bytes` for replayed sessions: smaller, without columns that replays do not read, and without
     `tflops` where it follows from `latency_ms` to the bit (record.derived_columns)."""
-    table = records_table(in_order(records)).drop_columns(list(NOT_REPLAYED))
+    table = records_table(in_order(records))
     if table.num_rows:
         table = without_tflops(table, op_of(records["op"].unique()))
-    return _packed(table, about, _HIGHEST_LEVEL)
+    return _packed(table.drop_columns(list(NOT_REPLAYED)), about, _HIGHEST_LEVEL)
 
 
 def _packed(table: pa.Table, about: Mapping[str, Any] | None, level: int) -> bytes:
@@ -117,11 +117,12 @@ def write_rows(records: pd.DataFrame, path: Path) -> int:
     import pyarrow as pa
 
     schema = compact_schema(arrow_schema(op_of(records["op"].unique())))
+    parts = (records.iloc[first : first + _ROWS_AT_ONCE] for first in range(0, len(records), _ROWS_AT_ONCE))
     tables = (
-        pa.Table.from_pandas(
-            records[schema.names].iloc[first : first + _ROWS_AT_ONCE], schema=schema, preserve_index=False
-        ).replace_schema_metadata({})
-        for first in range(0, len(records), _ROWS_AT_ONCE)
+        pa.Table.from_arrays(
+            [pa.array(part[one.name], one.type, from_pandas=True) for one in schema], schema=schema
+        )
+        for part in parts
     )
     # Without the Arrow schema every reader gets texts, not dictionaries.
     repeated = [name for name in schema.names if name not in _ENCODINGS]

@@ -42,13 +42,13 @@ _SHOWN = 160
 _Bad = npt.NDArray[np.bool_]
 
 
-def check_rows(table: pa.Table, op: str, where: Path | str) -> None:
-    """Raises RecordError for the first violation; its one line names `where`, row, kernel and problem.
+def check_rows(table: pa.Table, op: str, where: Path | str) -> npt.NDArray[np.float64]:
+    """Returns the operations of each row's problem. Raises RecordError for the first violation; its one line
+    names `where`, row, kernel and problem.
 
     table: records of one operation, with all columns of its schema.
     """
-    if table.num_rows:
-        _Rows(table, op, where).check()
+    return _Rows(table, op, where).check() if table.num_rows else np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Rows:
     op: str
     where: Path | str
 
-    def check(self) -> None:
+    def check(self) -> npt.NDArray[np.float64]:
         for name in ("problem", "kernel", "status"):
             self._refuse(self._nulls(name), f"{name} is missing")
         statuses, status = self._encoded("status")
@@ -71,7 +71,9 @@ class _Rows:
         )
         ok = np.array([word == "ok" for word in statuses])[status]
         self._check_kernels()
-        self._check_figures(ok, self._check_problems())
+        flops = self._check_problems()
+        self._check_figures(ok, flops)
+        return flops
 
     def _check_figures(self, ok: _Bad, flops: npt.NDArray[np.float64]) -> None:
         latency, fastest = self._numbers("latency_ms"), self._numbers("latency_min_ms")

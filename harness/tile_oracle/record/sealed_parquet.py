@@ -54,14 +54,14 @@ def bytes_of_tables(tables: Iterable[pa.Table], **options: Any) -> bytes:
         for table in rest:
             writer.write_table(table)
     give_back()
-    return _sealed(buffer.getvalue())
+    return _sealed(buffer.getbuffer())
 
 
-def _sealed(plain: bytes) -> bytes:
+def _sealed(plain: memoryview) -> bytes:
     """Returns a parquet file with its digest."""
     footer_bytes = int.from_bytes(plain[-_FOOTER_END : 4 - _FOOTER_END], "little")
     cut = len(plain) - _FOOTER_END - footer_bytes
-    return plain[:cut] + _MARK + _digest(plain).encode() + plain[cut:]
+    return b"".join((plain[:cut], _MARK, _digest(plain).encode(), plain[cut:]))
 
 
 def read_table(
@@ -121,7 +121,7 @@ def checked_bytes(path: Path) -> bytes:
     return data
 
 
-def _digest(*pieces: bytes) -> str:
+def _digest(*pieces: bytes | memoryview) -> str:
     digest = hashlib.blake2b(digest_size=_HEX_BYTES // 2)
     for piece in pieces:
         digest.update(piece)

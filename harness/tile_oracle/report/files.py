@@ -17,9 +17,7 @@ from tile_oracle.files.disk_errors import disk_errors_as
 from tile_oracle.files.sealed_json import seal
 from tile_oracle.judge.baseline import baseline_document
 from tile_oracle.record.sealed_parquet import table_bytes
-from tile_oracle.report.data import (
-    ReportData,
-)
+from tile_oracle.report.data import ReportData
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
 

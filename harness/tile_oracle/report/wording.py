@@ -155,7 +155,9 @@ def status_counts(data: ReportData) -> list[tuple[str, int]]:
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns the rows of a table as mappings."""
     names = [str(name) for name in frame]
-    return [dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None)]
+    # tolist: to iterate over a column of texts takes twenty times as long.
+    columns = (column.tolist() for _, column in frame.items())
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def failure_line(one: Failure) -> str:

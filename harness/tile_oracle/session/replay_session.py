@@ -163,7 +163,7 @@ class Replay:
         if self._last[0] != problem_id:
             first, end = self._places.get(problem_id, (0, 0))
             names = self._columns["kernel"][first:end]
-            self._last = (problem_id, {name: first + row for row, name in enumerate(names)})
+            self._last = (problem_id, dict(zip(names, range(first, end), strict=True)))
         return self._last[1]
 
     def _measurement(self, problem: Problem, kernel: Kernel) -> Measurement:
@@ -178,7 +178,7 @@ class Replay:
             float(one["latency_ms"]),
             float(one["latency_min_ms"]),
             float(one["spread"]),
-            int(np.nan_to_num(one["samples"])),
+            int(one["samples"] if one["samples"] > 0 else 0),
         )
 
 
