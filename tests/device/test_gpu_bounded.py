@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from tile_oracle.device.bounded_rows import Repeated
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Launch, LibraryLaunch
+from tile_oracle.operation.on_device import on_gpu
 from tile_oracle.operations.attention import on_device
 from tile_oracle.operations.attention.problem import AttentionProblem
 from tile_oracle.operations.fused_gemm.problem import FusedGemmProblem
@@ -277,6 +279,25 @@ def test_a_changed_operand_or_bound_is_noticed(device: GpuDevice, problem: Probl
         assert device.inputs_changed()
         ctypes.memmove(address, before, 2)
     assert not device.inputs_changed()
+
+
+def test_data_that_another_process_made_are_those_of_the_device(device: GpuDevice, tmp_path: Path) -> None:
+    """As bytes of all operands and bounds."""
+
+    def loaded(made: str) -> list[bytes]:
+        device.load(EXPERTS, 3, made)
+        data = device._require()
+        assert isinstance(data, gpu_bounded.BoundedData)
+        operands = [one for checked in data.sets for one in checked.inputs]
+        kept = [ctypes.string_at(at, values.nbytes) for at, values in data._kept]
+        return [*kept, *(ctypes.string_at(one.address, one.size_bytes) for one in operands)]
+
+    file = tmp_path / "made"
+    file.write_bytes(pickle.dumps(on_gpu(EXPERTS.op).host_data(EXPERTS, 3)))
+    assert loaded(str(file)) == loaded("")
+    assert not file.exists(), "it is for one worker"
+    file.write_bytes(pickle.dumps(on_gpu(EXPERTS.op).host_data(EXPERTS, 4)))
+    assert loaded(str(file)) != loaded("")
 
 
 @pytest.mark.parametrize("rows", [20, 300], ids=["adjacent rows", "rows apart"])

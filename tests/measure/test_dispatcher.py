@@ -432,3 +432,21 @@ def test_what_is_timed_again_begins_after_no_problem_does_and_may_be_forgotten_b
     fleet.give_orders()
     assert fleet.dispatcher.complete
     assert not fleet.work
+
+
+def test_each_device_expects_another_problem_and_gets_it() -> None:
+    tasks = [Task(name, ["k"], weight) for name, weight in zip("abcde", (5, 4, 3, 2, 1), strict=True)]
+    fleet = Fleet(tasks)
+    for device in "xy":
+        fleet.join(device)
+    fleet.give_orders()
+    assert [fleet.work[device].problem for device in "xy"] == ["a", "b"]
+    assert [fleet.dispatcher.upcoming(device) for device in "xyx"] == ["c", "d", "c"]
+    order = fleet.work.pop("y")
+    fleet.dispatcher.finished("y", order.number, "k")
+    fleet.dispatcher.ended("y", order.number)
+    fleet.give_orders()
+    assert fleet.work["y"].problem == "d", "whose data it has, though c takes longer"
+    assert fleet.dispatcher.upcoming("y") == "e"
+    fleet.dispatcher.gone("x")
+    assert fleet.dispatcher.upcoming("y") == "c"

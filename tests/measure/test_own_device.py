@@ -18,6 +18,7 @@ from tile_oracle.compiling.binary import BuildResult
 from tile_oracle.compiling.builder import Builder
 from tile_oracle.measure.builds import Builds
 from tile_oracle.measure.commands import Load
+from tile_oracle.measure.data_ahead import DataAhead
 from tile_oracle.measure.live_worker import LiveWorker
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.problem import problem_from_row
@@ -94,6 +95,30 @@ def test_the_next_problem_is_prepared_while_the_tests_of_a_measured_one_end(
     assert all(session.driver.measure(OTHER, kernel).ok for kernel in KERNELS)
     assert set(sent[before:]) == {"run"}  # it is not prepared again
     assert rounds(session.close()) == {0: 6, 1: 6}
+
+
+def test_the_data_of_the_next_problem_are_made_while_a_problem_is_measured(
+    open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    files: list[str] = []
+    ask = LiveWorker.ask
+    monkeypatch.setattr(DataAhead, "ask", lambda self, problem, seed: asked.append(problem.id))
+    monkeypatch.setattr(DataAhead, "take", lambda self, problem: f"/file of {problem.id}")
+
+    def ask_and_note(self: LiveWorker, command: Any) -> None:
+        if isinstance(command, Load):
+            files.append(command.made)
+        ask(self, command)
+
+    monkeypatch.setattr(LiveWorker, "ask", ask_and_note)
+    session = open_session()
+    session.target.on_gpu = True
+    assert session.driver.measure(PROBLEM, KERNELS[0]).ok
+    assert set(asked) == {OTHER.id}
+    assert session.driver.measure(OTHER, KERNELS[0]).ok
+    assert set(asked) == {OTHER.id}, "none comes after it"
+    assert files == [f"/file of {one.id}" for one in (PROBLEM, OTHER)]
 
 
 def test_a_problem_that_was_prepared_and_never_asked_for_disturbs_no_other(

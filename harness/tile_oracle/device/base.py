@@ -82,8 +82,10 @@ class Device(Protocol):
     def timed_ms(self) -> float:
         """Total time of warm-up and timed runs so far, by the device's own clock."""
 
-    def load(self, problem: Problem, seed: int) -> None:
-        """Makes the inputs and the expected result, once for all kernels. Raises ProblemRefused."""
+    def load(self, problem: Problem, seed: int, made: str = "") -> None:
+        """Makes the inputs and the expected result, once for all kernels. Raises ProblemRefused.
+
+        made: a file of tile_oracle.device.data_maker with what the host computes for a GPU, "" for none."""
 
     def claim(self) -> None:
         """Locks the device for this process. Blocks while another session times on it."""

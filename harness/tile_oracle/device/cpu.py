@@ -105,7 +105,7 @@ class CpuDevice(Device):
     def timed_ms(self) -> float:
         return self._timed_ms
 
-    def load(self, problem: Problem, seed: int) -> None:
+    def load(self, problem: Problem, seed: int, made: str = "") -> None:
         self._loaded = self._timed_arguments = None
         self._arguments.clear()
         self._workspaces.clear()

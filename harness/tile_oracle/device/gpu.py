@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tile_oracle.arch import load_arch
 from tile_oracle.arch.time_bound import Limits, gpu_limits
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused, refuse_unless_there_is
+from tile_oracle.device.data_maker import taken
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_data import GpuData, OperandSet
 from tile_oracle.device.gpu_timer import CHANGES, GpuTimer, Timed
@@ -125,13 +126,14 @@ class GpuDevice(Device):
     def timed_ms(self) -> float:
         return self._timer.timed_ms
 
-    def load(self, problem: Problem, seed: int) -> None:
+    def load(self, problem: Problem, seed: int, made: str = "") -> None:
         try:
             self._unload()
             part = on_gpu(problem.op)
             self._refuse_unless_there_is(part.gpu_memory_bytes(problem), "data and reference")
+            on_host = taken(made) if made else part.host_data(problem, seed)
             self.claim()
-            self._loaded = part.gpu_data(self._driver, self._work, problem, seed)
+            self._loaded = part.gpu_data(self._driver, self._work, problem, seed, on_host)
         except RuntimeFailure as failure:
             raise ProblemRefused(f"the device cannot prepare it: {failure}") from None
 

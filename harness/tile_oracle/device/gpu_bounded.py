@@ -6,18 +6,22 @@ timing     The operands do not repeat. Some rows, evenly spaced, have bounds; ot
            Before every batch of timed runs these rows of the first operand change, with their bounds; where
            rows lie by columns, their first depth does. The device holds all that they change to.
 repeating  Operands and result repeat after some rows, so a reference of few rows has bounds for all values.
+
+What the host computes for both may be made ahead, by another process.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from tile_oracle.device.bounded_rows import (
     BoundedRows,
     Repeated,
+    Rows,
     blas_threads,
     host_threads,
     rows_by_columns,
@@ -37,61 +41,128 @@ _MADE_VALUES = 1 << 22
 """At most this many values of the first operand are random; a larger one repeats them."""
 
 
+@dataclass(frozen=True)
+class HostData:
+    """What the host computes of a problem. It can be pickled.
+
+    usual, repeating: the operands of the two sets. bounded: the rows that have bounds, `step` apart.
+    changing: the elements of the first operand from which on each turn puts other values. contents: these
+    values, (turns, places, values). low, high: the bounds of the bounded rows in all turns. period: after how
+    many rows the repeating set repeats. repeated_low, repeated_high: the bounds of these.
+    """
+
+    usual: list[Repeated]
+    step: int
+    bounded: int
+    changing: list[int]
+    contents: Array
+    low: Array
+    high: Array
+    repeating: list[Repeated]
+    period: int
+    repeated_low: Array
+    repeated_high: Array
+
+
+def host_data(problem: Problem, seed: int, rows: BoundedRows) -> HostData:
+    """Computes a problem's operands and their bounds."""
+    with blas_threads(host_threads()):
+        return HostData(*_usual_set(problem, seed, rows), *_repeating_set(problem, seed, rows))
+
+
+def _size(problem: Problem) -> tuple[int, int]:
+    """Returns the number of rows of the result, and their length."""
+    shape = problem.operand_shapes[-1]
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def _usual_set(
+    problem: Problem, seed: int, rows: BoundedRows
+) -> tuple[list[Repeated], int, int, list[int], Array, Array, Array]:
+    height, _ = _size(problem)
+    random = np.random.default_rng((seed, 0))
+    count = min(height, rows.sample(problem))
+    step = height // count
+    bounded = np.arange(count) * step
+    others = rows.others(problem, random, None, far=False)
+    length = math.prod(problem.operand_shapes[0]) // height
+    made = max(1, min(height, _MADE_VALUES // length))
+    values = rows.first(problem, random, made, far=False)
+    if rows_by_columns(problem):
+        whole = Repeated(values, problem.operand_shapes[0])
+        firsts, changing, contents = _turns_of_columns(problem, rows, whole, bounded, random)
+    else:
+        whole = Repeated(values, (height, length))
+        firsts = np.concatenate([rows.first(problem, random, count, far=False) for _ in range(_ROUNDS)])
+        # Adjacent rows change in one copy.
+        contents = firsts.reshape(_ROUNDS, 1 if step == 1 else count, -1)
+        changing = [0] if step == 1 else (bounded * length).tolist()
+    # In one call, because the other operands are decoded in each.
+    low, high = rows.bounds(problem, firsts, others, np.tile(bounded, _ROUNDS))
+    return [whole, *others], step, count, changing, contents, low, high
+
+
+def _turns_of_columns(
+    problem: Problem, rows: BoundedRows, whole: Repeated, bounded: Rows, random: np.random.Generator
+) -> tuple[Array, list[int], Array]:
+    """Returns the rows with bounds of each turn, and what changes in the array that holds them as columns:
+    the first depth of the matrices that they are in."""
+    depth, height = whole.shape[-2:]
+    matrices, columns = np.divmod(bounded, height)
+    at = (matrices[:, None] * depth + np.arange(depth)) * height + columns[:, None]
+    values = np.take(whole.values.reshape(-1), at, mode="wrap")
+    changed, of_row = np.unique(matrices, return_inverse=True)
+    firsts, contents = np.tile(values, (_ROUNDS, 1, 1)), list[Array]()
+    for first in firsts:
+        made = rows.first(problem, random, -(-len(changed) * height // depth), far=False)
+        contents.append(made.reshape(-1)[: len(changed) * height].reshape(len(changed), height))
+        first[:, 0] = contents[-1][of_row, columns]
+    return firsts.reshape(-1, depth), (changed * depth * height).tolist(), np.stack(contents)
+
+
+def _repeating_set(
+    problem: Problem, seed: int, rows: BoundedRows
+) -> tuple[list[Repeated], int, Array, Array]:
+    height, _ = _size(problem)
+    random = np.random.default_rng((seed, 1))
+    period = min(height, rows.period(problem))
+    first = rows.first(problem, random, period, far=True)
+    others = rows.others(problem, random, period, far=True)
+    with np.errstate(invalid="ignore"):  # infinities and NaN
+        low, high = rows.bounds(problem, first, others, np.arange(period))
+    whole = Repeated(first, (height, first.shape[1]))
+    if rows_by_columns(problem):
+        whole = Repeated(transposed(problem, whole.whole()), problem.operand_shapes[0])
+    return [whole, *others], period, low, high
+
+
 class BoundedData(GpuData):
     """See the module."""
 
-    def __init__(
-        self, driver: Driver, work: DeviceWork, problem: Problem, seed: int, rows: BoundedRows
-    ) -> None:
+    def __init__(self, driver: Driver, work: DeviceWork, problem: Problem, made: HostData) -> None:
         super().__init__(driver, problem)
-        self._work, self._seed, self._rows = work, seed, rows
+        self._work, self._made = work, made
         self._size, self._result_size = (
             STORAGE[one].itemsize for one in (problem.dtype, problem.result_dtype)
         )
-        shapes = problem.operand_shapes
-        self._height, self._width = math.prod(shapes[-1][:-1]), shapes[-1][-1]
+        self._height, self._width = _size(problem)
         self._stored: list[list[Repeated]] = []
         self._kept: list[tuple[int, Array]] = []
         """Addresses and values of bounds, and of what turns put into operands."""
         self._round = 0
-        self._by_columns = rows_by_columns(problem)
-        self._changing: list[int] = []
-        """The elements of the first operand from which on each turn puts other values."""
-        self._contents: Array
-        """These values, (turns, places, values), and with their bounds on the device:"""
-        self._turns: tuple[int, int, int]
-        with blas_threads(host_threads()):
-            self._timed_set()
-            self._repeating_set()
-        driver.synchronize()
-
-    def _timed_set(self) -> None:
-        problem, random = self.problem, np.random.default_rng((self._seed, 0))
-        count = min(self._height, self._rows.sample(problem))
-        step = self._height // count
-        self._bounded = np.arange(count) * step
-        others = self._rows.others(problem, random, None, far=False)
-        length = math.prod(problem.operand_shapes[0]) // self._height
-        made = max(1, min(self._height, _MADE_VALUES // length))
-        values = self._rows.first(problem, random, made, far=False)
-        if self._by_columns:
-            whole = Repeated(values, problem.operand_shapes[0])
-            firsts = self._turns_of_columns(whole, random)
-        else:
-            whole = Repeated(values, (self._height, length))
-            made_rows = [self._rows.first(problem, random, count, far=False) for _ in range(_ROUNDS)]
-            firsts = np.concatenate(made_rows)
-            # Adjacent rows change in one copy.
-            self._contents = firsts.reshape(_ROUNDS, 1 if step == 1 else count, -1)
-            self._changing = [0] if step == 1 else (self._bounded * length).tolist()
-        # In one call, because the other operands are decoded in each.
-        low, high = self._rows.bounds(problem, firsts, others, np.tile(self._bounded, _ROUNDS))
-        self._turns = self._keep(self._contents), self._keep(low), self._keep(high)
-        size = count * self._width * self._result_size
+        self._turns = self._keep(made.contents), self._keep(made.low), self._keep(made.high)
+        """What turns put into the first operand, and its bounds, on the device."""
+        size = made.bounded * self._width * self._result_size
         low_at, high_at = (self.buffer(size).address for _ in range(2))
-        expected = Within(low_at, high_at, self._width, count, step)
-        self._put("usual values", [whole, *others], 0, expected)
+        self._put(
+            "usual values", made.usual, 0, Within(low_at, high_at, self._width, made.bounded, made.step)
+        )
         self._turn()
+        low_at, high_at = self._keep(made.repeated_low), self._keep(made.repeated_high)
+        name = f"rows that repeat after {made.period:,}"
+        within = Within(low_at, high_at, self._width, made.period, 0)
+        self._put(name, made.repeating, SKEW_BYTES, within)
+        driver.synchronize()
 
     def _keep(self, values: Array) -> int:
         """Copies values to the device. Returns their address there."""
@@ -102,41 +173,6 @@ class BoundedData(GpuData):
         self._driver.copy_in(address, values.tobytes())
         self._kept.append((address, values))
         return address
-
-    def _turns_of_columns(self, whole: Repeated, random: np.random.Generator) -> Array:
-        """Returns the rows with bounds of each turn. What changes in the array that holds them as columns is
-        the first depth of the matrices that they are in."""
-        depth, height = whole.shape[-2:]
-        matrices, columns = np.divmod(self._bounded, height)
-        at = (matrices[:, None] * depth + np.arange(depth)) * height + columns[:, None]
-        rows = np.take(whole.values.reshape(-1), at, mode="wrap")
-        changed, of_row = np.unique(matrices, return_inverse=True)
-        self._changing = (changed * depth * height).tolist()
-        firsts, contents = np.tile(rows, (_ROUNDS, 1, 1)), list[Array]()
-        for first in firsts:
-            made = self._rows.first(self.problem, random, -(-len(changed) * height // depth), far=False)
-            contents.append(made.reshape(-1)[: len(changed) * height].reshape(len(changed), height))
-            first[:, 0] = contents[-1][of_row, columns]
-        self._contents = np.stack(contents)
-        return firsts.reshape(-1, depth)
-
-    def _repeating_set(self) -> None:
-        problem, random = self.problem, np.random.default_rng((self._seed, 1))
-        period = min(self._height, self._rows.period(problem))
-        first = self._rows.first(problem, random, period, far=True)
-        others = self._rows.others(problem, random, period, far=True)
-        with np.errstate(invalid="ignore"):  # infinities and NaN
-            low, high = self._rows.bounds(problem, first, others, np.arange(period))
-        whole = Repeated(first, (self._height, first.shape[1]))
-        if self._by_columns:
-            whole = Repeated(transposed(problem, whole.whole()), problem.operand_shapes[0])
-        name = f"rows that repeat after {period:,}"
-        self._put(
-            name,
-            [whole, *others],
-            SKEW_BYTES,
-            Within(self._keep(low), self._keep(high), self._width, period, 0),
-        )
 
     def _put(self, name: str, operands: list[Repeated], skew: int, expected: Within) -> None:
         """Copies operands to the device. NaN around them spoils the result of a kernel that reads there."""
@@ -164,8 +200,8 @@ class BoundedData(GpuData):
         timed = self.sets[0]
         assert isinstance(timed.expected, Within)
         number, (contents, low, high) = self._round % _ROUNDS, self._turns
-        _, places, length = self._contents.shape
-        for place, at in enumerate(self._changing):
+        _, places, length = self._made.contents.shape
+        for place, at in enumerate(self._made.changing):
             source = contents + (number * places + place) * length * self._size
             self._driver.copy_within(timed.inputs[0].address + at * self._size, source, length * self._size)
         size = timed.expected.rows * self._width * self._result_size
@@ -185,7 +221,9 @@ class BoundedData(GpuData):
         """Returns what operand `place` of set `number` must be."""
         whole = self._stored[number][place].whole()
         if (number, place) == (0, 0):
-            for at, values in zip(self._changing, self._contents[self._round % _ROUNDS], strict=True):
+            for at, values in zip(
+                self._made.changing, self._made.contents[self._round % _ROUNDS], strict=True
+            ):
                 whole.reshape(-1)[at : at + len(values)] = values
         return whole.tobytes()
 
@@ -196,10 +234,10 @@ class BoundedData(GpuData):
 
     def changes(self, count: int) -> list[Launches]:
         """Of values that `renew` replaces."""
-        first, length = self.sets[0].inputs[0].address, self._contents.shape[-1]
+        first, length = self.sets[0].inputs[0].address, self._made.contents.shape[-1]
         return [
             (self._work.negation(self.problem, at, first + at * self._size, length),)
-            for at in itertools.islice(itertools.cycle(self._changing), count)
+            for at in itertools.islice(itertools.cycle(self._made.changing), count)
         ]
 
 

@@ -93,7 +93,11 @@ def _address(checked: OperandSet) -> int:
     return checked.expected
 
 
-def gpu_data(driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> Operands:
+def host_data(problem: Problem, seed: int) -> None:
+    """Nothing: the device makes operands and results."""
+
+
+def gpu_data(driver: Driver, work: DeviceWork, problem: Problem, seed: int, made: None) -> Operands:
     """See tile_oracle.operation.on_device.OnGpu."""
     return Operands(driver, work, problem, seed)
 

@@ -111,7 +111,7 @@ class Worker:
     def _load(self, command: Load) -> None:
         problem = problem_from_row(command.problem)
         try:
-            self._device.load(problem, command.seed)
+            self._device.load(problem, command.seed, command.made)
         except (ProblemRefused, MemoryError) as error:
             self._channel.send({"refused": str(error) or "not enough memory"})
             return

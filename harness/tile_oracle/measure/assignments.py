@@ -58,7 +58,8 @@ class Work:
 
     kernels: names of the kernels to sweep. finals: measure the leaders again afterwards. known: results of
     the problem's other kernels. picks: names of kernels that are measured again with the leaders. again:
-    instead of a sweep, the kernels of these are timed again as rows of round `again_round`.
+    instead of a sweep, the kernels of these are timed again as rows of round `again_round`. upcoming: the
+    problem that the device probably begins next, "" for none.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Work:
     picks: tuple[str, ...] = ()
     again: tuple[Measurement, ...] = ()
     again_round: int = 0
+    upcoming: str = ""
     binaries: Binaries = field(default_factory=Binaries)
 
 

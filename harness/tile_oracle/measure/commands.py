@@ -32,11 +32,12 @@ class Open(_Command):
 
 
 class Load(_Command):
-    """Load a problem, by its row. careful: a session has died at it."""
+    """Load a problem, by its row. careful: a session has died at it. made: see Device.load."""
 
     problem: dict[str, Any]
     seed: int
     careful: bool = False
+    made: str = ""
 
 
 class Run(_Command):

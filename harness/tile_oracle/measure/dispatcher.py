@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 DEATHS_TO_ISOLATE = 2
 """Deaths of devices at one part after which its next kernels run one by one."""
@@ -126,6 +126,8 @@ class Dispatcher:
         """Problem -> what is built of it, while that is less than what is not."""
         self.usable: dict[str, str] = {}
         """The devices that get work, each with the problem whose data it has."""
+        self._upcoming: dict[str, str] = {}
+        """What devices were told to expect."""
         self._idle: dict[str, None] = {}
         """Those without an assignment."""
         self._numbers = 0
@@ -269,8 +271,28 @@ class Dispatcher:
         while queue and self._is_left(queue[0][2].problem):
             heappop(queue)
         if queue and self._may_run(queue[0][2].problem):
-            return heappop(queue)[2]
+            return self._taken(self._upcoming.get(device, ""))
         return self._growing_part(self.usable[device])
+
+    def _taken(self, expected: str) -> _Part:
+        """Takes the most urgent part; if that is of a problem that no device has begun, the one that the
+        device expects."""
+        queue = self._queue
+        for place, (_, _, part) in enumerate(queue if queue[0][2].problem.fresh else ()):
+            if part.problem.name == expected and part.problem.fresh and self._may_run(part.problem):
+                del queue[place]
+                heapify(queue)
+                return part
+        return heappop(queue)[2]
+
+    def upcoming(self, device: str) -> str:
+        """Returns the problem that a device probably begins next, "" for none; another one for each device,
+        which gets it if it is still there."""
+        others = {name for one, name in self._upcoming.items() if one != device and one in self.usable}
+        waiting = (part.problem for _, _, part in sorted(self._queue))
+        fresh = (one.name for one in waiting if one.fresh and one.name not in others)
+        self._upcoming[device] = next(fresh, "")
+        return self._upcoming[device]
 
     def _may_run(self, problem: _Problem) -> bool:
         if self._is_left(problem):

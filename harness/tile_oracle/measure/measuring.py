@@ -69,6 +69,8 @@ class Measuring:
                 not_run_again(problem, kernel, "the session died twice while it ran") for kernel in dead
             ]
             kernels = [kernel for kernel in kernels if kernel not in dead]
+        if work.upcoming:
+            self._supervisor.make_ahead(problem_from_id(work.upcoming))
         if work.again:
             timed = self._supervisor.remeasure(problem, work.again, work.again_round)
             found = with_copies(timed, copies_among(work.known))

@@ -18,6 +18,7 @@ from tile_oracle.measure.answer import has_spoilt_its_worker
 from tile_oracle.measure.child import Child
 from tile_oracle.measure.commands import Load, Open, Run
 from tile_oracle.measure.containment import Containment, containment_for
+from tile_oracle.measure.data_ahead import DataAhead
 from tile_oracle.measure.live_worker import QUIET_LIMIT_S, LiveWorker, Silence
 from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -86,6 +87,7 @@ class WorkerLink:
         self._containment = containment
         self._journals = journals
         self._worker: LiveWorker | None = None
+        self._ahead = DataAhead()
         self._good: list[tuple[Problem, Path]] = []
         """The last two good binaries, latest first, each with the problem that it ran on."""
         self._unexplained = 0
@@ -121,6 +123,7 @@ class WorkerLink:
         if self._worker is not None and not (self._worker.is_busy or self._worker.loading):
             self._worker.child.quit()
         self.drop()
+        self._ahead.close()
         if self.attempts is not None:
             self.attempts.close()
 
@@ -221,7 +224,7 @@ class WorkerLink:
     def _send(self, worker: LiveWorker, problem: Problem) -> None:
         """Has the worker load the problem. Raises ChannelClosed."""
         worker.loaded, worker.loading = None, problem
-        command = Load(problem.as_row(), self.settings.seed)
+        command = Load(problem.as_row(), self.settings.seed, made=self._ahead.take(problem))
         if self.attempts is not None:
             self.attempts.note_problem(problem.id)
             command.careful = self.attempts.careful(problem.id)
@@ -232,9 +235,16 @@ class WorkerLink:
     def prepare(self, problem: Problem) -> None:
         """Has a worker without work load the problem that probably comes next. `ready` takes the answer."""
         worker = self._worker
-        if worker is not None and not (worker.is_busy or worker.loading or self.suspect):
+        idle = worker is not None and not (worker.is_busy or worker.loading or self.suspect)
+        if worker is not None and idle and not self._ahead.is_making(problem):
             with suppress(ChannelClosed):  # `ready` finds out, too
                 self._send(worker, problem)
+
+    def make_ahead(self, problem: Problem) -> None:
+        """Has another process make the data of the problem that probably comes next, while the worker
+        measures."""
+        if self.target.on_gpu:
+            self._ahead.ask(problem, self.settings.seed)
 
     def _probe(self) -> None:
         """Runs known-good kernels, each in a second worker if it fails in the first.

@@ -70,8 +70,12 @@ def sums_of_products(op: str) -> SumsOfProducts:
 class OnGpu(Protocol):
     """Implemented by a module with these functions."""
 
-    def gpu_data(self, driver: Driver, work: DeviceWork, problem: Any, seed: int) -> GpuData:
-        """Returns a problem's operands and results on the device."""
+    def host_data(self, problem: Any, seed: int) -> Any:
+        """What the host computes for `gpu_data`, perhaps in another process; None: nothing that takes long.
+        It can be pickled."""
+
+    def gpu_data(self, driver: Driver, work: DeviceWork, problem: Any, seed: int, made: Any) -> GpuData:
+        """Returns a problem's operands and results on the device. made: by `host_data`."""
 
     def gpu_memory_bytes(self, problem: Any) -> int:
         """Device memory that `gpu_data` needs."""

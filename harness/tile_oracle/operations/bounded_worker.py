@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tile_oracle.device.bounded_rows import BoundedRows
 from tile_oracle.device.cpu_bounded import BoundedCpuData
-from tile_oracle.device.gpu_bounded import BoundedData, bounded_memory_bytes
+from tile_oracle.device.gpu_bounded import BoundedData, HostData, bounded_memory_bytes, host_data
 from tile_oracle.device.gpu_work import DeviceWork
 from tile_oracle.device.runtime.driver import Driver
 from tile_oracle.problem.number_formats import Array, encode
@@ -26,9 +26,15 @@ class BoundedWorker(BoundedRows, Protocol):
         """Operands and results for the target cpu."""
         return BoundedCpuData(problem, seed, self)
 
-    def gpu_data(self, driver: Driver, work: DeviceWork, problem: Any, seed: int) -> BoundedData:
+    def host_data(self, problem: Any, seed: int) -> HostData:
+        """What the host computes for `gpu_data`."""
+        return host_data(problem, seed, self)
+
+    def gpu_data(
+        self, driver: Driver, work: DeviceWork, problem: Any, seed: int, made: HostData
+    ) -> BoundedData:
         """Returns a problem's operands and results on a GPU."""
-        return BoundedData(driver, work, problem, seed, self)
+        return BoundedData(driver, work, problem, made)
 
     def gpu_memory_bytes(self, problem: Any) -> int:
         """Device memory that `gpu_data` needs."""

@@ -38,8 +38,9 @@ _POWERS, _FACTORS = (-4, 2), (-3, 3)
 scales add 0 or 1, for all experts the same."""
 _WHOLE = (1, 6)
 """Exponents of scales of tensors and rows: never 0, so that a missing one is seen."""
-_MOST_VALUES = 1 << 23
-"""Larger weights of experts repeat rows; no two experts have the same."""
+_MOST_VALUES = 1 << 21
+"""Larger weights of experts repeat rows, if more than one of each expert are left; no two experts have the
+same."""
 _PERIOD, _SAMPLE = 251, 64
 """After how many tokens, a prime number, those of a GPU repeat, and how many are computed for timed runs."""
 
@@ -75,12 +76,10 @@ def _powers_of_scales(
 def _different_rows(problem: FusedMoeProblem) -> int:
     """Returns how many rows of B are made: all, or a number that has no divisor in common with N, so that
     rows of different experts differ."""
-    rows = problem.experts * problem.N
-    if rows * problem.K > _MOST_VALUES:
-        rows = _MOST_VALUES // problem.K
-        while math.gcd(rows, problem.N) > 1:
-            rows -= 1
-    return rows
+    rows = max(_MOST_VALUES // problem.K, problem.experts + 1)
+    while math.gcd(rows, problem.N) > 1:
+        rows += 1
+    return min(rows, problem.experts * problem.N)
 
 
 class FusedMoeInWorker(BoundedWorker):

@@ -15,11 +15,19 @@ from tile_oracle.device.gpu_abi import (
     Unlaunchable,
     ceil_div,
 )
-from tile_oracle.device.gpu_operands import gpu_data, gpu_memory_bytes
+from tile_oracle.device.gpu_operands import gpu_data, gpu_memory_bytes, host_data
 from tile_oracle.device.runtime.driver import Geometry
 from tile_oracle.operations.gemm.problem import GemmProblem
 
-__all__ = ["by_definition", "ck_tile_members", "gpu_args", "gpu_data", "gpu_memory_bytes", "plan_launch"]
+__all__ = [
+    "by_definition",
+    "ck_tile_members",
+    "gpu_args",
+    "gpu_data",
+    "gpu_memory_bytes",
+    "host_data",
+    "plan_launch",
+]
 
 _MOST_TILES = 2**30
 """A persistent kernel adds its number of workgroups to a tile's number, which must not overflow."""

@@ -18,11 +18,19 @@ from tile_oracle.device.gpu_abi import (
     Unlaunchable,
     ceil_div,
 )
-from tile_oracle.device.gpu_operands import gpu_data, gpu_memory_bytes
+from tile_oracle.device.gpu_operands import gpu_data, gpu_memory_bytes, host_data
 from tile_oracle.device.runtime.driver import Geometry
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 
-__all__ = ["by_definition", "ck_tile_members", "gpu_args", "gpu_data", "gpu_memory_bytes", "plan_launch"]
+__all__ = [
+    "by_definition",
+    "ck_tile_members",
+    "gpu_args",
+    "gpu_data",
+    "gpu_memory_bytes",
+    "host_data",
+    "plan_launch",
+]
 
 _MOST_POSITIONS = 2**30
 """From this extent on, kernels cannot distinguish positions from their marker for "outside the image"."""
