@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -20,6 +21,7 @@ from tile_oracle.device.base import KernelFailed, ProblemRefused
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.gpu_timer import GpuTimer
 from tile_oracle.device.gpu_work import GUARD_BYTES
+from tile_oracle.device.loaded_run import Launches
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import (
     Arguments,
@@ -277,19 +279,37 @@ def test_a_kernel_that_has_lost_by_its_first_run_does_not_run_on_the_other_data(
     device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_ELAPSED_MS", "2")
-    lost_ms = (2 - 0.05) / 1.25  # what a first run of 2 ms proves
+    proven_ms = (2 - 0.05) / 1.25  # by a first run of 2 ms that the host starts at once
     device.load(PROBLEM, 1)
     first = device.check(binary, 0.1)
     assert first.lost_in_ms is None, "the driver may have loaded it in this run"
     calls()
-    right = device.check(binary, lost_ms * 1.001)
+    right = device.check(binary, proven_ms * 1.001)
     every = 3 * len(device._require().sets)
     assert (right.status, right.lost_in_ms, len(of(calls(), LAUNCH))) == ("ok", None, every)
-    lost = device.check(binary, lost_ms * 0.999)
+    lost = device.check(binary, proven_ms * 0.8)
     assert (lost.status, lost.kind, lost.points) == ("ok", "full", right.points)
     assert lost.lost_in_ms == pytest.approx(2)
+    assert proven_ms * 0.8 < lost.at_least_ms < proven_ms
     assert device.timed_ms == pytest.approx(2)
     assert len(of(calls(), LAUNCH)) == 3, "the kernel, the guard zones, the comparison"
+
+
+def test_a_host_that_starts_a_kernel_late_does_not_make_it_lose(
+    device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "40")
+    device.load(PROBLEM, 1)
+    assert device.check(binary).status == "ok"
+    launch_all = device._driver.launch_all
+
+    def late(launches: Launches) -> None:
+        time.sleep(0.038)
+        launch_all(launches)
+
+    monkeypatch.setattr(device._driver, "launch_all", late)
+    assert device.check(binary, 2.0).lost_in_ms is None, "38 of the 40 ms may be the host's"
+    assert device.check(binary, 1.0).at_least_ms <= (40 - 38 - 0.05) / 1.25
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ class CheckResult:
     """The driver's facts about the loaded kernel (tile_oracle.compiling.code_facts); empty on cpu."""
     lost_in_ms: float | None = None
     """The time of the first run of a kernel that had lost by it, so that no further checks were made."""
+    at_least_ms: float = 0.0
+    """What such a kernel takes at least."""
 
 
 class ProblemRefused(Exception):

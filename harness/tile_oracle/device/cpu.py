@@ -148,7 +148,7 @@ class CpuDevice(Device):
             # As for `look`: the first run of a shorter kernel says little.
             least_ms = at_least_ms(taken_ms) if number == 0 and taken_ms >= _LOOK_ONCE_NS / 1e6 else 0.0
             if lost_ms is not None and least_ms > lost_ms:
-                return CheckResult("ok", "", "full", checked.count, lost_in_ms=taken_ms)
+                return CheckResult("ok", "", "full", checked.count, lost_in_ms=taken_ms, at_least_ms=least_ms)
         return CheckResult("ok", "", "full", data.sets[0].count)
 
     def _check_set(self, library: _Library, data: CpuData, number: int) -> CheckResult | None:

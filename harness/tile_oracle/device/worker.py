@@ -25,7 +25,7 @@ import numpy as np
 from tile_oracle.arch.time_bound import impossible
 from tile_oracle.device.audit import Audit
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
-from tile_oracle.device.timing import CENSORED, Timing, at_least_ms, summarise, time_kernel
+from tile_oracle.device.timing import CENSORED, Timing, summarise, time_kernel
 from tile_oracle.measure.commands import Apply, Command, Final, Load, Open, Quit, Run, command_in
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
@@ -143,7 +143,7 @@ class Worker:
             once = replace(summarise(np.array([check.lost_in_ms])), sampling=CENSORED)
             answer |= _timing_message(once, self._samples)
             answer |= {"busy_ms": check.lost_in_ms, "state": device.state().as_row()}
-            answer["at_least_ms"] = at_least_ms(check.lost_in_ms)
+            answer["at_least_ms"] = check.at_least_ms
         elif check.status == "ok":
             try:
                 timing, noisy = time_kernel(
