@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Thousands of processes start in the tests: they share the modules that one of them compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Other tests run on the same cores: a thread of LightGBM that waits for another sleeps and does not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

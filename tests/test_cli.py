@@ -40,7 +40,7 @@ def test_a_group_s_help_shows_its_commands(group: str, capsys: pytest.CaptureFix
     assert all(f"\n  {name}  " in shown for name in COMMANDS if name.startswith(f"{group} "))
 
 
-def test_scripts_may_use_the_earlier_names() -> None:
+def test_scripts_may_use_the_earlier_names(capsys: pytest.CaptureFixture[str]) -> None:
     earlier = "kernels portfolio search history compare merge oracle import suggest"
     for name in f"{earlier} train evaluate features ship seal export predict".split():
         assert named_command(called_today([name, "--help"])) is not None, name
@@ -49,7 +49,9 @@ def test_scripts_may_use_the_earlier_names() -> None:
     assert called_today(["pool", "search", "x"]) == ["pick", "--search", "x"]
     assert called_today(["kernels", "kernels"]) == ["pool", "list", "kernels"]
     assert called_today(["problems", "train"]) == ["problems", "train"]
-    assert run("kernels", "--help").stdout.startswith("usage: tile-oracle pool list ")
+    with pytest.raises(SystemExit):
+        main(["kernels", "--help"])
+    assert capsys.readouterr().out.startswith("usage: tile-oracle pool list ")
 
 
 @pytest.mark.parametrize("module", ["tile_oracle", "tile_oracle.cli"])
@@ -84,8 +86,7 @@ def test_unknown_commands_import_none(word: str) -> None:
         "loaded = {name[21:] for name in sys.modules if name.startswith('tile_oracle.commands.')}\n"
         "print(*loaded - own, 'end')"
     )
-    done = run_python("-c", script, check=True)
-    assert done.stdout.splitlines()[-1] == "end"
+    assert run_python("-c", script, check=True).stdout.splitlines()[-1] == "end"
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
@@ -115,8 +116,7 @@ def test_words_behind_an_option_are_taken(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_mistake_gives_one_line_that_names_the_command() -> None:
     done = run("problems", "no_such_set")
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tile-oracle problems: no problem set is called 'no_such_set'")
     assert done.stderr.count("\n") == 1
 
@@ -129,19 +129,18 @@ def test_only_the_named_command_is_imported() -> None:
     assert run_python("-c", code, check=True).stderr.strip() == ""
 
 
-@pytest.mark.parametrize("arguments", [("kernels", "--list", "--arch", "gfx950"), ("--help",), ("problems",)])
-def test_a_closed_pipe_is_not_an_error(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", ["kernels --list --arch gfx950", "--help", "problems gemm_smoke"])
+def test_a_closed_pipe_is_not_an_error(words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "tile_oracle.cli", *arguments]
+    command = [sys.executable, "-m", "tile_oracle.cli", *words.split()]
     # Buffered, as for most people: what is left in the buffer is written at the very end.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, env=environment
     )
     os.close(writing)
-    assert done.stderr == ""
-    assert done.returncode == 0
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def interrupted(*words: str, folder: Path) -> tuple[int, str]:

@@ -70,15 +70,8 @@ def test_progress_is_a_line_a_problem_and_no_letters(sweep: Sweep) -> None:
 
 def test_the_summary_comes_last_and_names_existing_files(sweep: Sweep) -> None:
     text = sweep.finished.output
-    parts = [
-        "tile-oracle: small ===",
-        "small on cpu",
-        "coverage  ",
-        "pairs         4 ok",
-        "verdict",
-        "report  ",
-    ]
-    places = [text.index(part) for part in parts]
+    parts = ("tile-oracle: small ===", "small on cpu", "coverage  ", "pairs         4 ok")
+    places = [text.index(part) for part in (*parts, "verdict", "report  ")]
     assert places == sorted(places)
     run = sweep.project.runs[0]
     assert f"report        {run}/report.html" in text

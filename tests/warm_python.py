@@ -32,7 +32,7 @@ from typing import NoReturn, TextIO
 
 _READ_AT_START = ("PYTHON", "LD_", "OMP_", "OPENBLAS_", "MALLOC_", "ARROW_")
 """Prefixes of variables that are read once, when the interpreter or a library is loaded."""
-_HEAVY = ("lightgbm", "pandas", "pyarrow.parquet", "pytest")
+_HEAVY = ("lightgbm", "pandas.core.reshape.reshape", "pyarrow.pandas_compat", "pyarrow.parquet", "pytest")
 _PACKAGES = ("session", "report", "record", "commands")
 """Packages of tile_oracle that sessions and commands import whole."""
 
@@ -137,6 +137,14 @@ def _import_all() -> None:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             with suppress(ModuleNotFoundError):
                 importlib.import_module(module.name)
+    for operation in pkgutil.iter_modules(importlib.import_module("tile_oracle.operations").__path__):
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(f"tile_oracle.operations.{operation.name}.descriptor")
+    # Each process would compile the templates of the report anew.
+    report = sys.modules["tile_oracle.report.html"]
+    templates = sys.modules["tile_oracle.pages.render"]._environment(report.PAGE, report.anchor)
+    for name in templates.list_templates(["html"]):
+        templates.get_template(name)
 
 
 def _serve(requests: socket.socket) -> None:

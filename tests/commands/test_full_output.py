@@ -58,7 +58,7 @@ def check(command: str, done: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_a_full_stdout_gets_one_line(tmp_path: Path) -> None:
-    check("problems --json", ended("problems --json", tmp_path, True, ">/dev/full"))
+    check("problems gemm_smoke --json", ended("problems gemm_smoke --json", tmp_path, True, ">/dev/full"))
 
 
 @pytest.mark.slow
@@ -73,4 +73,4 @@ def test_a_full_stdout_gets_one_line_from_every_command(command: str, buffering:
 
 @pytest.mark.parametrize("shell", [">&-", ">/dev/full 2>&1"])
 def test_there_is_never_a_traceback(shell: str, tmp_path: Path) -> None:
-    assert "Traceback" not in ended("problems", tmp_path, True, shell).stderr
+    assert "Traceback" not in ended("problems gemm_smoke", tmp_path, True, shell).stderr

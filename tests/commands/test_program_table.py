@@ -106,14 +106,14 @@ def test_records_of_other_problems_are_one_line(tmp_path: Path, capsys: pytest.C
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_a_measured_gemm_is_a_row_of_a_tuned_table_of_aiter(tmp_path: Path) -> None:
     """`tune --format aiter`, from the measurement to what a session picks from the table."""
     file, problem = tmp_path / "bf16_tuned_gemm.csv", "gemm-fp32-rcr-m32-n64-k32"
     arguments = ["tune", problem, "--target", "cpu", "--kernel-set", "tiny", "--toolchain", "ziglang"]
     arguments += ["--budget", "10m", "--report-dir", str(tmp_path)]
     assert main([*arguments, "-o", str(file), "--format", "aiter", "--cu-num", "1"]) == 0
-    rows = [line.split(",") for line in file.read_text().splitlines()]
-    row = dict(zip(*rows, strict=True))
+    row = dict(zip(*(line.split(",") for line in file.read_text().splitlines()), strict=True))
     found = [row[name] for name in ("cu_num", "M", "N", "K", "dtype", "libtype")]
     assert found == ["1", "32", "64", "32", "torch.float32", "tile_oracle"]
     picker = picker_of_file(file, "cpu")

@@ -16,11 +16,6 @@ def test_no_lie_of_a_sample_is_believed() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_a_good_file_is_believed(form) -> None:
-    """Else each lie in it would be refused for another reason."""
-    assert told(form, {}) == "believed"
-
-
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 def test_what_says_nothing_is_believed(form) -> None:
+    """Else each lie in it would be refused for another reason."""
     assert told(form, {"weather": "fine"}) == "believed"

@@ -37,10 +37,8 @@ def is_mx(kind: Kind) -> bool:
 
 def lacks_one(kind: Kind) -> bool:
     """Whether one kernel of gfx950 cannot compute the kind."""
-    return str(kind.words.get("layout", "")).startswith("c") or (kind.op, kind.words.get("scale")) == (
-        "scaled_gemm",
-        "block",
-    )
+    of_blocks = kind.op == "scaled_gemm" and kind.words.get("scale") == "block"
+    return of_blocks or str(kind.words.get("layout", "")).startswith("c")
 
 
 def sizes(kind: Kind) -> tuple[int, int]:

@@ -58,7 +58,7 @@ CLOSE = 2e-5
 """The largest difference of two scores of networks in Python that native code may order otherwise."""
 VALIDATION = [
     pytest.param(
-        path.parent.parent.parent, path, marks=[] if "attention" in str(path) else pytest.mark.slow,
+        path.parent.parent.parent, path, marks=[] if "/attention" in str(path) else pytest.mark.slow,
         id=f"{path.parent.parent.parent.name}-{path.parent.name}",
     )
     for path in sorted(data_folder("models").glob("*/*/*/*.parquet"))
@@ -184,7 +184,7 @@ def test_every_column_of_the_shipped_networks_has_native_code() -> None:
     assert len(pool.trace(schema_named("gemm_pool_2"), names)) == len(names)
 
 
-@pytest.mark.parametrize("recipe", [NETWORK, BOTH], ids=["alone", "with trees"])
+@pytest.mark.parametrize("recipe", [*slow(NETWORK), BOTH], ids=["alone", "with trees"])
 def test_networks(tmp_path: Path, recipe: Recipe) -> None:
     """Of rows and units that are no multiples of SIMD's blocks; in single precision."""
     assert recipe.network is not None

@@ -235,13 +235,12 @@ def test_a_model_of_networks_and_trees_is_saved_and_loaded_and_grows(tmp_path: P
     assert further.manifest["n_estimators_of"]["lambdarank"] == {"prev": 40, "new": 14}
 
 
+@pytest.mark.slow
 def test_grown_networks_know_another_device_by_problems_of_their_own(tmp_path: Path) -> None:
     train(made_records(30), BOTH, n_splits=2).save(tmp_path / "m")
     old = Predictor.load(tmp_path / "m").ranker
-    elsewhere = made_records(90, seed=1, stages=3)
-    seen, unseen = (
-        elsewhere[elsewhere["problem"].isin(part)] for part in np.split(elsewhere["problem"].unique(), [60])
-    )
+    rows = made_records(90, seed=1, stages=3)
+    seen, unseen = (rows[rows["problem"].isin(part)] for part in np.split(rows["problem"].unique(), [60]))
     further = train(seen, warm_start=tmp_path / "m", warm_trees=10, n_splits=2).ranker
 
     def by_network(ranker: Ranker) -> float:

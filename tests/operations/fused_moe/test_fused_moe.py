@@ -395,6 +395,7 @@ def plain(a_ptr, b_ptr, c_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_id
 """
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_users_kernel_that_writes_rows_of_padding_is_wrong(project: Project) -> None:
     (project.folder / "mine.py").write_text(USERS_FILE)

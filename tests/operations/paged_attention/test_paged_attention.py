@@ -253,6 +253,7 @@ def plain(q_ptr, cache_ptr, out_ptr, cu_seqlens_ptr, seqlens_ptr, block_table_pt
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
 def test_a_users_kernel_that_reads_a_page_s_tail_is_wrong(project: Project) -> None:
     (project.folder / "mine.py").write_text(USERS_FILE)
