@@ -43,8 +43,8 @@ class CodeTable:
         """Returns the facts in records or a training table. If a kernel has several values, the first one
         counts."""
         names = [name for name in CODE_COLUMNS if name in rows]
-        known = rows[["kernel", *names]].dropna(subset=names, how="all") if names else rows.iloc[:0]
-        table = known.groupby("kernel", sort=True, observed=True)[names].first() if names else known
+        of_kernel = rows.groupby("kernel", sort=True, observed=True)
+        table = of_kernel[names].first().dropna(how="all") if names else rows.iloc[:0]
         return cls(
             {
                 str(kernel): {str(k): int(v) for k, v in row.items() if pd.notna(v)}
