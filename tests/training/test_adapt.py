@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems, make_records
 from tests.samples import slow
+from tests.training import test_grow_network as grow_network
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.made_by import MadeBy
 from tile_oracle.model.predictor import Predictor
@@ -148,6 +150,19 @@ def test_a_model_without_gain_stays_as_it_is(
     problems = make_problems(5, seed=3)
     before, after = (Predictor.load(one).predict(problems, KERNELS) for one in (folder, out))
     np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.slow
+def test_a_model_with_networks_is_adapted_whole(tmp_path: Path) -> None:
+    """With each kind of member that models have."""
+    records = grow_network.made_records(20)
+    train(records, grow_network.BOTH, n_splits=2).save(tmp_path / "model")
+    few = grow_network.made_records(16, seed=3, stages=3)
+    predictor, shifts = adapted(tmp_path / "model", few)
+    save_adapted(predictor, shifts, few, tmp_path / "adapted")
+    problem, kernels = problems_of(few)[0], [parse_kernel_name(name) for name in grow_network.NAMES]
+    again = Predictor.load(tmp_path / "adapted")
+    assert again.rank(problem, kernels) == predictor.rank(problem, kernels)
 
 
 def test_effects_of_unmeasured_kernels_follow_their_pipeline() -> None:

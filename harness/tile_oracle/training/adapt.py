@@ -45,6 +45,7 @@ from tile_oracle.model.physics import nearness
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.store import (
     CODE_FILE,
+    NETWORK_FILE,
     OUT_OF_FOLD_FILE,
     SPEC_FILE,
     TRAINING_FILE,
@@ -383,7 +384,7 @@ def _picks(predictor: Predictor, rows: pd.DataFrame, groups: Codes) -> dict[int,
 
 
 def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, out: Path | str) -> None:
-    """Writes the folder of an adapted model: the old one's trees, the shifts, and the metrics of binaries.
+    """Writes the folder of an adapted model: the old one's members, the shifts, and the metrics of binaries.
 
     The manifest keeps the old one's lists, adds the problems and the makers of the new measurements, and says
     how the model was adapted. Cross-validation and study of the old model are not copied: they do not judge
@@ -395,7 +396,7 @@ def save_adapted(predictor: Predictor, shifts: Shifts, records: pd.DataFrame, ou
     files = {
         path.name: read_bytes(path, _MOST_BYTES)
         for path in sorted(old.iterdir())
-        if path.name.startswith(("model_", "physical_", "feature_importances_"))
+        if path.name.startswith(("model_", "physical_", "feature_importances_")) or path.name == NETWORK_FILE
     }
     for path in files:
         check_bytes(old / path, files[path], ModelError)
