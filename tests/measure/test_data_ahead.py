@@ -13,7 +13,7 @@ import pytest
 from tile_oracle.device.data_maker import taken
 from tile_oracle.measure.data_ahead import DataAhead
 from tile_oracle.operation.on_device import on_gpu
-from tile_oracle.problem import problem_from_id
+from tile_oracle.problem import Problem, problem_from_id
 
 FIRST, SECOND, THIRD = (
     problem_from_id(name)
@@ -28,9 +28,9 @@ ON_THE_DEVICE = problem_from_id("gemm-bf16-rcr-m5-n7-k24")
 
 @pytest.fixture
 def ahead() -> Iterator[DataAhead]:
-    made = DataAhead()
-    yield made
-    made.close()
+    opened = DataAhead()
+    yield opened
+    opened.close()
 
 
 def pid_of(ahead: DataAhead) -> int:
@@ -39,33 +39,42 @@ def pid_of(ahead: DataAhead) -> int:
 
 
 @pytest.mark.parametrize("problem", [FIRST, SECOND, THIRD], ids=lambda one: one.op)
-def test_it_makes_what_the_worker_would_make(ahead: DataAhead, problem: object) -> None:
+def test_it_makes_what_the_worker_would_make(ahead: DataAhead, problem: Problem) -> None:
     ahead.ask(problem, 7)
     file = ahead.take(problem)
     assert ahead.take(problem) == "", "it is for one worker"
-    made, here = taken(file), on_gpu(problem.op).host_data(problem, 7)
+    there, here = taken(file), on_gpu(problem.op).host_data(problem, 7)
     assert not Path(file).exists()
-    assert made.changing == here.changing
+    assert there.changing == here.changing
     for name in ("contents", "low", "high", "repeated_low", "repeated_high"):
-        assert np.array_equal(getattr(made, name), getattr(here, name)), name
-    for one, other in zip(made.usual + made.repeating, here.usual + here.repeating, strict=True):
+        assert np.array_equal(getattr(there, name), getattr(here, name)), name
+    for one, other in zip(there.usual + there.repeating, here.usual + here.repeating, strict=True):
         assert np.array_equal(one.values, other.values)
         assert one.shape == other.shape
-    assert (made.low is made.high) == (here.low is here.high), "they are kept once on the device"
+    assert (there.low is there.high) == (here.low is here.high), "they are kept once on the device"
 
 
-def test_what_nobody_took_is_removed_when_another_is_asked_for(ahead: DataAhead) -> None:
-    ahead.ask(FIRST, 7)
-    while ahead.is_making(FIRST):
+def made(ahead: DataAhead, problem: Problem) -> Path:
+    """Has it make a problem's data, and waits. Returns the file, which is still to be taken."""
+    ahead.ask(problem, 7)
+    ahead.ask(problem, 7)
+    while ahead.is_making(problem):
         pass
-    (unused,) = filter(None, ahead._made.values())
-    assert Path(unused).is_file()
-    ahead.ask(SECOND, 7)
-    ahead.ask(SECOND, 7)
-    assert not Path(unused).exists()
+    return Path(ahead._made[problem])
+
+
+def test_the_data_of_a_problem_wait_while_the_next_are_made(ahead: DataAhead) -> None:
+    first, second = made(ahead, FIRST), made(ahead, SECOND)
+    assert ahead.take(FIRST) == str(first)
+    assert ahead.take(SECOND) == str(second)
+
+
+def test_what_nobody_took_is_removed(ahead: DataAhead) -> None:
+    first, second, third = (made(ahead, one) for one in (FIRST, SECOND, THIRD))
+    assert [one.is_file() for one in (first, second, third)] == [False, True, True]
     assert ahead.take(FIRST) == ""
-    folder = Path(ahead.take(SECOND)).parent
-    assert folder.is_dir()
+    ahead.ask(FIRST, 7)
+    folder = third.parent.parent
     ahead.close()
     assert not folder.exists()
 

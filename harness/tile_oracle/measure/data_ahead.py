@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -26,6 +27,8 @@ class DataAhead:
     Where it fails or dies nothing is lost: the worker computes what is not there.
     """
 
+    _folder: TemporaryDirectory[str]
+
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: deque[Problem] = deque()
@@ -37,7 +40,8 @@ class DataAhead:
         """Has it make a problem's data, unless it was asked already."""
         if self._useless or problem in self._asked or problem in self._made:
             return
-        self._drop_made()
+        for earlier in list(self._made)[:-1]:  # the last may be that of the problem that begins now
+            Path(self._made.pop(earlier)).unlink(missing_ok=True)
         try:
             process = self._process or self._start()
             assert process.stdin is not None
@@ -64,7 +68,7 @@ class DataAhead:
         """Ends the process, and removes what it has made."""
         process, self._process = self._process, None
         self._asked.clear()
-        self._drop_made()
+        self._made.clear()
         if process is not None:
             assert process.stdin is not None
             with suppress(OSError):
@@ -73,15 +77,17 @@ class DataAhead:
                 process.wait(1.0)
             process.kill()
             process.wait()
+            self._folder.cleanup()
 
     def _start(self) -> subprocess.Popen[bytes]:
+        self._folder = TemporaryDirectory(prefix="tile_oracle-ahead-", ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tile_oracle.device.data_maker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,  # what `select` does not see would wait in a buffer
-            env=child_environment(),
+            env=child_environment(TMPDIR=self._folder.name),
             start_new_session=True,  # Ctrl-C must reach only pytest
         )
         return self._process
@@ -101,8 +107,3 @@ class DataAhead:
                 return
             self._made[self._asked.popleft()] = line.decode().rstrip("\n")
             wait_s = 0.0
-
-    def _drop_made(self) -> None:
-        for file in filter(None, self._made.values()):
-            Path(file).unlink(missing_ok=True)
-        self._made.clear()
