@@ -264,7 +264,7 @@ def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
     """Opening the device ends the process: no kernel is blamed, and the sweep must not loop forever."""
     target = target_with(
         "class Dying(CpuDevice):\n"
-        "    def load(self, problem, seed):\n"
+        "    def load(self, problem, *rest):\n"
         "        pass\n"
         "    def claim(self):\n"
         "        os._exit(3)\n"
@@ -297,10 +297,10 @@ def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
     """As when the machine runs out of memory over one problem's data."""
     target = target_with(
         "class Choking(CpuDevice):\n"
-        "    def load(self, problem, seed):\n"
+        "    def load(self, problem, *rest):\n"
         "        if problem.N == 3:\n"
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
-        "        super().load(problem, seed)\n"
+        "        super().load(problem, *rest)\n"
         "open_device = Choking\n"
     )
     supervisor = open_supervisor(target)
