@@ -79,6 +79,15 @@ def test_what_nobody_took_is_removed(ahead: DataAhead) -> None:
     assert not folder.exists()
 
 
+def test_data_that_cannot_be_made_are_the_workers_to_refuse(ahead: DataAhead) -> None:
+    for problem, seed in ((FIRST, -1), (SECOND, -1), (THIRD, 7)):  # no seed is negative
+        ahead.ask(problem, seed)
+        while ahead.is_making(problem):
+            pass
+    assert ahead.take(SECOND) == ""
+    assert ahead.take(THIRD)
+
+
 def test_a_problem_whose_data_the_device_makes_ends_it(ahead: DataAhead) -> None:
     ahead.ask(ON_THE_DEVICE, 7)
     assert ahead.take(ON_THE_DEVICE) == ""

@@ -41,7 +41,8 @@ class DataAhead:
         if self._useless or problem in self._asked or problem in self._made:
             return
         for earlier in list(self._made)[:-1]:  # the last may be that of the problem that begins now
-            Path(self._made.pop(earlier)).unlink(missing_ok=True)
+            if file := self._made.pop(earlier):
+                Path(file).unlink(missing_ok=True)
         try:
             process = self._process or self._start()
             assert process.stdin is not None
