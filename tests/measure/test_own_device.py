@@ -113,7 +113,7 @@ def test_the_data_of_the_next_problem_are_made_while_a_problem_is_measured(
 
     monkeypatch.setattr(LiveWorker, "ask", ask_and_note)
     session = open_session()
-    session.target.on_gpu = True
+    session.target.is_gpu = True
     assert session.driver.measure(PROBLEM, KERNELS[0]).ok
     assert set(asked) == {OTHER.id}
     assert session.driver.measure(OTHER, KERNELS[0]).ok

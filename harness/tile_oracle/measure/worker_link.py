@@ -243,7 +243,7 @@ class WorkerLink:
     def make_ahead(self, problem: Problem) -> None:
         """Has another process make the data of the problem that probably comes next, while the worker
         measures."""
-        if self.target.on_gpu:
+        if self.target.is_gpu:
             self._ahead.ask(problem, self.settings.seed)
 
     def _probe(self) -> None:

@@ -128,8 +128,8 @@ class Target:
         """
         self.name, self.arch, self.device_name = name, arch, device_name
         self.sources = list(sources)
-        self.on_gpu = arch in GPU_MACHINES and not self.interpreted
-        module = "gpu" if self.on_gpu else "cpu"
+        self.is_gpu = arch in GPU_MACHINES and not self.interpreted
+        module = "gpu" if self.is_gpu else "cpu"
         self.device_module = f"tile_oracle.device.{'interpreter' if self.interpreted else module}"
         """The module in which the worker finds `open_device(**device_options) -> Device`."""
         self.built_elsewhere: Callable[[Kernel], BuildResult | None] = lambda kernel: None
@@ -190,7 +190,7 @@ class Target:
 
     def timeout_s(self, problem: Problem) -> float:
         """Time limit for one kernel on a problem, including check and samples, in seconds."""
-        rate = _SECONDS_PER_GFLOP_ON_GPU if self.on_gpu else _SECONDS_PER_GFLOP
+        rate = _SECONDS_PER_GFLOP_ON_GPU if self.is_gpu else _SECONDS_PER_GFLOP
         base = _BASE_TIMEOUT_INTERPRETED_S if self.interpreted else _BASE_TIMEOUT_S
         return base + rate * problem.flops / 1e9
 
