@@ -54,10 +54,10 @@ def test_it_makes_what_the_worker_would_make(ahead: DataAhead, problem: Problem)
     assert (there.low is there.high) == (here.low is here.high), "they are kept once on the device"
 
 
-def made(ahead: DataAhead, problem: Problem) -> Path:
+def made(ahead: DataAhead, problem: Problem, seed: int = 7) -> Path:
     """Has it make a problem's data, and waits. Returns the file, which is still to be taken."""
-    ahead.ask(problem, 7)
-    ahead.ask(problem, 7)
+    ahead.ask(problem, seed)
+    ahead.ask(problem, seed)
     while ahead.is_making(problem):
         pass
     return Path(ahead._made[problem])
@@ -81,9 +81,7 @@ def test_what_nobody_took_is_removed(ahead: DataAhead) -> None:
 
 def test_data_that_cannot_be_made_are_the_workers_to_refuse(ahead: DataAhead) -> None:
     for problem, seed in ((FIRST, -1), (SECOND, -1), (THIRD, 7)):  # no seed is negative
-        ahead.ask(problem, seed)
-        while ahead.is_making(problem):
-            pass
+        made(ahead, problem, seed)
     assert ahead.take(SECOND) == ""
     assert ahead.take(THIRD)
 

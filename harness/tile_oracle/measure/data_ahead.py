@@ -49,8 +49,7 @@ class DataAhead:
             process.stdin.write(msgspec.json.encode(Load(problem.as_row(), seed)) + b"\n")
             process.stdin.flush()
         except OSError:
-            self.close()
-            self._useless = True
+            self._give_up()
         else:
             self._asked.append(problem)
 
@@ -80,6 +79,10 @@ class DataAhead:
             process.wait()
             self._folder.cleanup()
 
+    def _give_up(self) -> None:
+        self._useless = True
+        self.close()
+
     def _start(self) -> subprocess.Popen[bytes]:
         self._folder = TemporaryDirectory(prefix="tile_oracle-ahead-", ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
@@ -98,13 +101,11 @@ class DataAhead:
         while self._asked and self._process is not None and self._process.stdout is not None:
             if not select.select([self._process.stdout], [], [], wait_s)[0]:
                 if wait_s:
-                    self._useless = True
-                    self.close()
+                    self._give_up()
                 return
             line = self._process.stdout.readline()
             if not line.endswith(b"\n"):
-                self._useless = True
-                self.close()
+                self._give_up()
                 return
             self._made[self._asked.popleft()] = line.decode().rstrip("\n")
             wait_s = 0.0

@@ -433,13 +433,12 @@ class Driver:
             what = {"kernels": order.kernels, "finals": order.finals and there.finals}
             what["picks"] = tuple(kernel.name for kernel in picks)
         binaries = self._builds.binaries(kernels, remote=order.device in self._remote)
-        what["upcoming"] = next(iter(self._later), "") if self._in_turn else self._upcoming(order.device)
+        if self._in_turn:
+            what["upcoming"] = next(iter(self._later), "")
+        else:
+            what["upcoming"] = self._labels.get(self._dispatcher.upcoming(order.device), "")
         work = Work(order.number, problem.id, known=tuple(known), binaries=binaries, **what)
         self._engine.assign(order.device, work)
-
-    def _upcoming(self, device: str) -> str:
-        label = self._dispatcher.upcoming(device)
-        return self._labels.get(label, "")
 
     def _blame(self, order: Blame) -> None:
         there = self._problems[self._labels[order.problem]]
