@@ -217,8 +217,15 @@ def test_a_held_out_shape_is_left_out_in_every_type_and_layout() -> None:
 
 def test_another_type_of_another_size_does_not_teach() -> None:
     records = made_records(2)
-    with pytest.raises(ModelError, match="must be of 2 bytes on sm_90, with another dtype than fp16"):
+    with pytest.raises(ModelError, match="must be of fp16 or a type of its size on sm_90, with another"):
         auxiliary_rows(records.assign(dtype="fp8"), records, {"arch": "sm_90", "dtype": "fp16"})
+
+
+def test_another_device_teaches_a_type_whose_size_is_not_known() -> None:
+    own = made_records(3).assign(dtype="fp4")
+    others = made_records(2).assign(dtype="fp4", device="another")
+    rows = auxiliary_rows(pd.concat([others, own]), own, {"arch": "sm_90", "dtype": "fp4"})
+    assert len(rows) == len(training_rows(others).table)
 
 
 def test_a_model_of_networks_and_trees_is_saved_and_loaded_and_grows(tmp_path: Path) -> None:

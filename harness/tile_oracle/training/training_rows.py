@@ -175,7 +175,8 @@ def auxiliary_rows(records: pd.DataFrame, own: pd.DataFrame, kind: Mapping[str, 
     if "direction" in kind and "direction" in records:
         other, fits = "direction", records["dtype"] == kind["dtype"]
     else:
-        other, fits = "dtype", records["dtype"].map(ELEMENT_BYTES) == ELEMENT_BYTES[kind["dtype"]]
+        size = records["dtype"].map(ELEMENT_BYTES) == ELEMENT_BYTES.get(kind["dtype"])
+        other, fits = "dtype", size | (records["dtype"] == kind["dtype"])
     builds = builds_of(records)
     # Pairs that no compiler was asked for have no build of their own.
     fits &= builds.isin(builds[records["status"] == "ok"].unique())
@@ -183,9 +184,7 @@ def auxiliary_rows(records: pd.DataFrame, own: pd.DataFrame, kind: Mapping[str, 
         (records[other] != kind[other]) | ~builds.isin(builds_of(own).unique())
     )
     if not fits.any():
-        alike = (
-            f"of {kind['dtype']}" if other == "direction" else f"of {ELEMENT_BYTES[kind['dtype']]:g} bytes"
-        )
+        alike = f"of {kind['dtype']}" + (" or a type of its size" if other == "dtype" else "")
         raise ModelError(
             f"auxiliary training data must be {alike} on {kind['arch']}, with another {other} than "
             f"{kind[other]} or from another compiler or device; there is none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tile_oracle.compiling.process import CompilerProcesses
 from tile_oracle.compiling.source import source_suffix
 from tile_oracle.compiling.toolchain import INCLUDE_FOLDER
 from tile_oracle.compiling.triton.kernel_source import TritonSource, TritonToolchain, find_triton, open_triton
+from tile_oracle.compiling.triton.serve_forks import ID_BYTES
 
 ARCH = "sm_90"
 
@@ -51,6 +53,29 @@ def test_a_fork_compiles_what_a_process_of_its_own_does(
 def test_a_file_that_starts_threads_is_compiled_without_forks(copy_file: Path, tmp_path: Path) -> None:
     thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
     copy_file.write_text(thread + HEAD + COPY)
+    assert compiled(open_triton(ARCH, str(copy_file)), tmp_path / "cache")
+
+
+class LateSocket(socket.socket):
+    """A socket that reads nothing before everything has been sent."""
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        if self.gettimeout() is not None:  # the process id
+            first = len(super().recv(2 * ID_BYTES, socket.MSG_PEEK))
+            wait_until(lambda: len(super(LateSocket, self).recv(2 * ID_BYTES, socket.MSG_PEEK)) > first)
+        return super().recv(size, flags)
+
+
+def test_an_exit_status_that_overtakes_the_reader_is_not_a_part_of_the_process_id(
+    copy_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = socket.socketpair
+
+    def late_pair(*kind: int) -> tuple[socket.socket, socket.socket]:
+        ours, theirs = pair(*kind)
+        return (ours if kind else LateSocket(fileno=ours.detach())), theirs
+
+    monkeypatch.setattr("tile_oracle.compiling.fork_server.socket.socketpair", late_pair)
     assert compiled(open_triton(ARCH, str(copy_file)), tmp_path / "cache")
 
 

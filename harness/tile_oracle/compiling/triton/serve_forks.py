@@ -24,6 +24,8 @@ from tile_oracle.compiling.triton import compile_unit
 from tile_oracle.errors import HarnessError
 
 _PR_SET_PDEATHSIG = 1
+# What the reader takes at once. After a shorter id it might take the exit status, too, as more digits.
+ID_BYTES = 32
 
 
 def main(files_of_user: str) -> int:
@@ -71,7 +73,7 @@ def _watch(
     with suppress(OSError):  # the fork may have done it
         os.setpgid(pid, pid)
     end = socket.socket(fileno=answer)
-    end.send(str(pid).encode())
+    end.send(str(pid).encode().ljust(ID_BYTES))
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert ended is not None
     end.send(str(ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status).encode())
