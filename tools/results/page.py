@@ -170,10 +170,11 @@ def _with_auxiliary(one: Shipped, measurements: int) -> str:
     apart."""
     older = one.manifest.get("warm_start_manifest") or {}
     taught_by = older.get("taught_by", {}) if older else one.manifest.get("taught_by", {})
-    kinds = "directions" if set(taught_by) <= set(DIRECTIONS) else "data types"
+    kinds = "other directions" if set(taught_by) <= set(DIRECTIONS) else "other data types"
+    kinds = "another device" if set(taught_by) == {one.spec.dtype} else kinds
     parts = [
         f"{measurements:,}",
-        f"{sum(taught_by.values()):,} of other {kinds}" if taught_by else "",
+        f"{sum(taught_by.values()):,} of {kinds}" if taught_by else "",
         f"{sum(one.manifest.get('taught_by', {}).values()):,} of another compiler" if older else "",
     ]
     return " and ".join(filter(None, parts))
