@@ -1,4 +1,4 @@
-"""What a registry adds to a pick, and what a run in the worker costs: ratios within one run."""
+"""What a registry adds to a pick: ratios within one run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from tile_oracle.model.store import shipped_models
 from tile_oracle.problem import problem_from_id
 from tile_oracle.registry import Registry
 
 PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
-MINE = problem_from_id("forward-bf16-n1-c16-k16-i9x9-f3x3-p1")
 
 
 def median_us(call: Callable[[], object], times: int) -> float:
@@ -47,12 +43,3 @@ def test_a_pick_among_300_kernels(benchmark: Any) -> None:
     }
     assert by_python / by_registry > 50
     assert by_registry / by_ranker < 3
-
-
-def test_a_run_in_the_worker(benchmark: Any) -> None:
-    """Of a kernel of some microseconds: what is left is copies, files and the pipe."""
-    x, w = (np.zeros(shape, np.uint16) for shape in MINE.operand_shapes[:2])
-    model = shipped_models() / "grouped_conv_forward_bf16_cpu"
-    with Registry("cpu", kernels="tiny", model=model) as registry:
-        result = benchmark(registry.run, MINE, x, w)
-    assert result.output.shape == MINE.operand_shapes[2]

@@ -65,10 +65,6 @@ class ModelError(HarnessError):
     """A model folder cannot be read, or does not match the features."""
 
 
-class OperandError(HarnessError, ValueError):
-    """An operand's array does not match the problem."""
-
-
 class NoModelError(ModelError):
     """No model covers a problem, and measuring is not allowed."""
 

@@ -32,9 +32,7 @@ from tile_oracle.device.runtime.driver import (
     RuntimeMissing,
 )
 from tile_oracle.device.runtime.hip import open_hip
-from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
-from tile_oracle.targets.base import DataFiles
 
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
 INFO = "1,128,0,0,0,64,64,64,1"
@@ -456,49 +454,3 @@ def test_a_failure_while_timing_is_reported(
 def test_a_problem_that_does_not_fit_is_refused(device: GpuDevice) -> None:
     with pytest.raises(ProblemRefused, match="GiB of device memory"):
         device.load(GroupedConvProblem("forward", "bf16", 2, 64, 512, 512, 1, 112, 112, 3, 3), 1)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DataFiles:
-    """A caller's operands are NaN, so that the poison left by the recorder's kernels passes as a result."""
-    files = DataFiles(*(tmp_path / name for name in ("first", "second", "out")))
-    for path, shape in zip((files.first, files.second), PROBLEM.operand_shapes, strict=False):
-        np.full(shape, 0x7FC1, np.uint16).tofile(path)
-    return files
-
-
-def test_a_callers_data_are_used_and_the_output_returned(
-    device: GpuDevice, binary: Path, calls: Calls, data: DataFiles
-) -> None:
-    calls()
-    assert device.apply(PROBLEM, binary, data).status == "ok"
-    made = calls()
-    copied = [int(call[2]) for call in of(made, "hipMemcpyHtoDAsync")]
-    sizes = [2 * 2 * 8 * 8 * 64, 2 * 64 * 9 * 64]
-    assert copied[:2] == sizes
-    assert next(call[2:4] for call in of(made, LAUNCH)) == ("2,1,1", "128,1,1")
-    assert data.out.read_bytes() == b"\xff" * sizes[0]
-    assert (len(of(made, "hipMalloc")), len(of(made, "hipFree"))) == (3, 3)
-
-
-def test_a_kernel_that_leaves_a_callers_output_unwritten_is_detected(
-    device: GpuDevice, binary: Path, data: DataFiles
-) -> None:
-    for path in (data.first, data.second):
-        path.write_bytes(bytes(path.stat().st_size))
-    result = device.apply(PROBLEM, binary, data)
-    assert (result.status, result.detail) == ("wrong", "left 8,192 of 8,192 values unwritten")
-    assert not data.out.exists()
-
-
-def test_a_callers_data_that_cannot_be_run_are_a_verdict_or_refused(
-    device: GpuDevice, binary: Path, data: DataFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ProblemRefused, match="GiB of device memory for the data"):
-        device.apply(GroupedConvProblem("forward", "bf16", 2, 64, 512, 512, 1, 112, 112, 3, 3), binary, data)
-    result = device.apply(GemmProblem("bf16", "rcr", 8, 8, 8), binary, data)
-    assert (result.status, result.detail) == ("unsupported", "the kernel is for forward")
-    monkeypatch.setenv("RECORD_FAIL", f"{LAUNCH}:1")
-    result = device.apply(PROBLEM, binary, data)
-    assert result.status == "unsupported"
-    assert "cannot be launched with 128 threads" in result.detail

@@ -28,7 +28,7 @@ PAGE = ROOT / "docs" / "support.md"
 USES = (
     *("session", "`-n 2`", "fleet", "resume", "replay", "gate", "report's drill-down", "twins", "evaluate"),
     *("train", "adapt", "cold start (`tune`)", "suggest", "search", "portfolio", "`pick --predictions`"),
-    *("pick", "registry run", "export to C++", "native pick", "compare", "history", "drift (`--diff`)"),
+    *("pick", "export to C++", "native pick", "compare", "history", "drift (`--diff`)"),
     *("kit (prebuilt)", "verify"),
 )
 COLUMNS = {
@@ -81,10 +81,7 @@ reason("search", LIBRARY, OPERATIONS, "no: the library lists its algorithms")
 reason("search", NATIVE, (ATTENTION, SOFTMAX), "no: 3 or 4 kernels in all")
 reason("search", NATIVE, (OWN,), "no: its descriptor declares none")
 reason("portfolio", LIBRARY, OPERATIONS, "no: only the library says what a problem has")
-reason("registry run", NATIVE, (ATTENTION, SOFTMAX, OWN), "not yet: its descriptor needs arguments")
-for _use in ("cold start (`tune`)", "registry run"):
-    for _source in (TRITON, LIBRARY):
-        reason(_use, _source, OPERATIONS, "not yet: a registry runs kernels of rules")
+reason("cold start (`tune`)", LIBRARY, OPERATIONS, "not yet: `tune` takes no library")
 
 
 def expected(use: str, source: str, op: str) -> str:

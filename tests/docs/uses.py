@@ -21,7 +21,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-import numpy as np
 import pandas as pd
 
 from tests.made_records import made_row, made_table
@@ -33,7 +32,6 @@ from tile_oracle.operation import Kind
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.dataset_file import write_dataset
-from tile_oracle.registry import Registry
 
 NATIVE, CK_TILE, TRITON, LIBRARY = SOURCES = ("native", "CK Tile", "Triton", "library")
 OPERATIONS = ("grouped_conv", "gemm", "attention", "softmax", "row_softmax")
@@ -189,14 +187,6 @@ def cold_start(column: Column) -> None:
         command("tune", "--problem-set", _SET, *words)
 
 
-def registry_run(column: Column) -> None:
-    problem = column.judged[0]
-    shapes = problem.operand_shapes[:-1]
-    operands = [np.ones(shape, dtype=np.float32) for shape in shapes]
-    with Registry("cpu", kernels="tiny", model=_MODEL) as registry:
-        assert np.isfinite(registry.run(problem, *operands).output).all()
-
-
 def kit(column: Column) -> None:
     command("build", "-o", "built", "--kernel-set", "tiny", "--problem-set", _SET)
     words = ("--kernels=native=built", *SHORTLY, "--model=none", "--run-name=kit")
@@ -329,8 +319,8 @@ FROM_RECORDS: dict[str, Callable[[Column], None]] = {
 }
 """Use -> what does it with records, in this order."""
 
-AFTER: dict[str, Callable[[Column], None]] = {"cold start (`tune`)": cold_start, "registry run": registry_run}
-"""Those that need a device and a model."""
+AFTER: dict[str, Callable[[Column], None]] = {"cold start (`tune`)": cold_start}
+"""Those that need a device, and come last."""
 
 
 def done(column: Column, only: Sequence[str] = ()) -> dict[str, str]:

@@ -16,14 +16,13 @@ PROGRAMS = blocks(ROOT / "docs" / "registry.md", "python")
 @pytest.mark.parametrize(
     ("number", "shown"),
     [
-        (0, ["grouped_conv_forward_bf16_2d_", " (1, 14, 14, 1, 32) "]),
-        (1, [" TFLOPS  grouped_conv_forward_bf16_2d_"]),
+        (0, "grouped_conv_forward_bf16_2d_"),
+        (1, " TFLOPS  grouped_conv_forward_bf16_2d_"),
     ],
 )
-def test_a_program_of_the_page_runs(number: int, shown: list[str], tmp_path: Path) -> None:
+def test_a_program_of_the_page_runs(number: int, shown: str, tmp_path: Path) -> None:
     assert len(PROGRAMS) == 2
     done = run_python("-c", PROGRAMS[number], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for text in shown:
-        assert text in done.stdout
+    assert shown in done.stdout
     assert "Traceback" not in done.stderr

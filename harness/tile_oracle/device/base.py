@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tile_oracle.arch.time_bound import Limits
 from tile_oracle.problem import Problem
-from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.base import DeviceInfo
 from tile_oracle.targets.device_state import DeviceState
 
 
@@ -132,13 +132,6 @@ class Device(Protocol):
     def inputs_changed(self) -> bool:
         """Returns whether a kernel has changed inputs elsewhere. Slow: for wrong results only."""
         return False
-
-    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
-        """Runs once on a caller's data, over a poisoned output, and writes the output to its file.
-
-        The values are not compared (kind `none`), but a kernel that writes outside its memory or leaves
-        values unwritten is `wrong`. Needs no `load`. Raises ProblemRefused.
-        """
 
     def idle(self) -> None:
         """Releases the device while there is nothing to do."""

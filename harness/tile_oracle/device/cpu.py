@@ -19,15 +19,15 @@ import numpy.typing as npt
 from tile_oracle.arch.time_bound import Limits
 from tile_oracle.device.base import CheckResult, Device, KernelFailed, refuse_unless_there_is
 from tile_oracle.device.cpu_data import CpuData, TimedSet
-from tile_oracle.device.guarded_memory import GuardedBuffer, holding
+from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.native_clock import NativeClock, Turns
-from tile_oracle.device.stray_values import POISON_BYTE, unwritten_despite
+from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.device.timing import at_least_ms
 from tile_oracle.device.turn_lock import CoreLock
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
-from tile_oracle.problem.number_formats import STORAGE, Array
-from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.problem.number_formats import Array
+from tile_oracle.targets.base import DeviceInfo
 from tile_oracle.targets.cpu_info import (
     cpu_name,
     cpu_peak_flops,
@@ -111,7 +111,8 @@ class CpuDevice(Device):
         self._workspaces.clear()
         self._workspace_bytes.clear()
         self._compared = self._sampled = None
-        _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
+        needed, there = _memory_needed_bytes(problem), memory_available_bytes()
+        refuse_unless_there_is(needed, _MEMORY_SHARE, there, "memory for data and reference")
         self.claim()
         if self.cold_cache and self._flush is None:
             self._flush = np.ones(2 * last_level_cache_bytes(), np.uint8)
@@ -176,31 +177,6 @@ class CpuDevice(Device):
             if not np.array_equal(bits, result):
                 return CheckResult("flaky", f"different results from the same data: {wrong}")
         return CheckResult("wrong", wrong)
-
-    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
-        _refuse_unless_there_is(problem.bytes, "a copy of the data")
-        try:
-            library = self._library(binary)
-        except OSError as error:
-            return replace(_not_loaded(binary, error), again=False)
-        storage, shapes = STORAGE[problem.dtype], problem.operand_shapes
-        # Copies between guard pages: stray accesses fault, and the caller's data stay intact.
-        inputs = [
-            holding(np.memmap(path, storage, "r", shape=shape), flush=True)
-            for path, shape in zip((data.first, data.second), shapes, strict=False)
-        ]
-        out = GuardedBuffer(math.prod(shapes[2]) * storage.itemsize, flush=True)
-        self._workspace_bytes.clear()  # it is another problem
-        failure = self._launch(library, self._call(problem, inputs, out), out)
-        self._workspace_bytes.clear()
-        if failure is not None:
-            return failure
-        values = out.view(storage, shapes[2])
-        given = (buffer.view(storage, shape) for buffer, shape in zip(inputs, shapes, strict=False))
-        if missing := unwritten_despite(given, problem.dtype, values):
-            return CheckResult("wrong", missing)
-        values.tofile(data.out)
-        return CheckResult("ok")
 
     def _launch(self, library: _Library, args: Any, out: GuardedBuffer) -> CheckResult | None:
         """Runs once over a poisoned output; returns the failure, or None."""
@@ -354,11 +330,6 @@ class CpuDevice(Device):
 def open_device() -> CpuDevice:
     """Opens the device. Only the worker calls it."""
     return CpuDevice()
-
-
-def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
-    there_bytes = memory_available_bytes()
-    refuse_unless_there_is(needed_bytes, _MEMORY_SHARE, there_bytes, f"memory for {what_for}")
 
 
 def _memory_needed_bytes(problem: Problem) -> int:

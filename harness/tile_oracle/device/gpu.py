@@ -7,10 +7,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NoReturn
@@ -26,20 +24,18 @@ from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_data import GpuData, OperandSet
 from tile_oracle.device.gpu_timer import CHANGES, GpuTimer, Timed
 from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_flaky
-from tile_oracle.device.gpu_work import GUARD_BYTE, GUARD_BYTES, Buffer, DeviceWork, Findings
+from tile_oracle.device.gpu_work import Buffer, DeviceWork, Findings
 from tile_oracle.device.loaded_kernel import load_kernel
 from tile_oracle.device.loaded_run import Launches, LoadedKernel, Run
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing
 from tile_oracle.device.runtime.hip import open_hip
-from tile_oracle.device.stray_values import POISON_BYTE, unwritten_despite
 from tile_oracle.device.timing import at_least_ms
 from tile_oracle.device.turn_lock import GpuLock
 from tile_oracle.errors import TargetError
 from tile_oracle.operation.on_device import on_gpu
 from tile_oracle.problem import Problem
-from tile_oracle.problem.number_formats import STORAGE
-from tile_oracle.targets.base import DataFiles, DeviceInfo
+from tile_oracle.targets.base import DeviceInfo
 from tile_oracle.targets.device_state import DeviceState, StateReader, StateWatch, open_reader
 
 _MEMORY_SHARE = 0.9
@@ -130,7 +126,8 @@ class GpuDevice(Device):
         try:
             self._unload()
             part = on_gpu(problem.op)
-            self._refuse_unless_there_is(part.gpu_memory_bytes(problem), "data and reference")
+            needed, there = part.gpu_memory_bytes(problem), self._driver.free_memory_bytes()
+            refuse_unless_there_is(needed, _MEMORY_SHARE, there, "device memory for data and reference")
             on_host = taken(made) if made else part.host_data(problem, seed)
             self.claim()
             self._loaded = part.gpu_data(self._driver, self._work, problem, seed, on_host)
@@ -145,20 +142,9 @@ class GpuDevice(Device):
 
     def check(self, binary: Path, lost_ms: float | None = None) -> CheckResult:
         loaded = self._require()
-        return self._launched(loaded.problem, binary, partial(self._check, loaded, binary, lost_ms))
-
-    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
-        self._refuse_unless_there_is(problem.bytes + 8 * GUARD_BYTES, "the data")
-        with ExitStack() as held:
-            return self._launched(problem, binary, partial(self._apply, held, problem, data))
-
-    def _launched(
-        self, problem: Problem, binary: Path, run: Callable[[LoadedKernel, Run], CheckResult]
-    ) -> CheckResult:
-        """Returns the result of `run`, or why the kernel cannot be loaded or launched."""
         try:
             kernel = self._kernel(binary)
-            plan = self._plan(binary, problem)
+            plan = self._plan(binary, loaded.problem)
         except OSError as error:
             return CheckResult("device_lost", f"this machine cannot load it: {error}")
         except (RuntimeFailure, ValueError) as error:
@@ -166,38 +152,9 @@ class GpuDevice(Device):
         except Unlaunchable as error:
             return CheckResult("unsupported", str(error))
         try:
-            return run(kernel, plan)
+            return self._check(loaded, binary, lost_ms, kernel, plan)
         except RuntimeFailure as failure:
             return CheckResult("unsupported", f"cannot be launched with {plan.needs}: {failure}")
-
-    def _apply(
-        self, held: ExitStack, problem: Problem, files: DataFiles, kernel: LoadedKernel, plan: Run
-    ) -> CheckResult:
-        """Runs on copies of a caller's operands. Their guard zones hold poison, which spoils a result that
-        reads them."""
-
-        def buffer(size_bytes: int, guard: int = GUARD_BYTE) -> Buffer:
-            made = Buffer(self._driver, size_bytes, guard)
-            held.callback(made.close)
-            return made
-
-        given = [path.read_bytes() for path in (files.first, files.second)]
-        operands = [buffer(len(values), POISON_BYTE) for values in given]
-        for operand, values in zip(operands, given, strict=True):
-            self._driver.copy_in(operand.address, values)
-        storage, result_storage = STORAGE[problem.dtype], STORAGE[problem.result_dtype]
-        out = buffer(math.prod(problem.operand_shapes[2]) * result_storage.itemsize)
-        workspace = buffer(plan.workspace_bytes) if plan.workspace_bytes else None
-        self._run_once(_launches(plan, operands, out, _address(workspace)), out, workspace)
-        failure = beside(self._work.find(problem, out, workspace, 0))
-        if failure is not None:
-            return failure
-        result = self._driver.copy_out(out.address, out.size_bytes)
-        arrays = (np.frombuffer(values, storage) for values in given)
-        if missing := unwritten_despite(arrays, problem.dtype, np.frombuffer(result, result_storage)):
-            return CheckResult("wrong", missing)
-        files.out.write_bytes(result)
-        return CheckResult("ok")
 
     def _run_once(self, launches: Launches, out: Buffer, workspace: Buffer | None) -> None:
         """Runs over a poisoned output, and waits until the run has ended."""
@@ -223,10 +180,6 @@ class GpuDevice(Device):
         if marks is not None:
             self._timer.mark(marks[1])
         return 1e3 * (time.perf_counter() - began)
-
-    def _refuse_unless_there_is(self, needed_bytes: int, what_for: str) -> None:
-        there_bytes = self._driver.free_memory_bytes()
-        refuse_unless_there_is(needed_bytes, _MEMORY_SHARE, there_bytes, f"device memory for {what_for}")
 
     def _check(
         self, loaded: GpuData, binary: Path, lost_ms: float | None, kernel: LoadedKernel, plan: Run

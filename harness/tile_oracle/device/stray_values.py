@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,6 @@ def unwritten(out: npt.NDArray[Any]) -> str | None:
     bits_type = np.dtype(f"u{out.itemsize}")
     count = int(np.count_nonzero(out.view(bits_type) == poison(bits_type)))
     return f"left {count:,} of {out.size:,} values unwritten" if count else None
-
-
-def unwritten_despite(given: Iterable[npt.NDArray[Any]], dtype: str, out: npt.NDArray[Any]) -> str | None:
-    """Returns how many values were not written; None, too, for a caller's data with a NaN, which may give any
-    NaN."""
-    missing = unwritten(out)
-    return None if missing and any(nan_count(one, dtype) for one in given) else missing
 
 
 def nan_count(stored: npt.NDArray[Any], dtype: str) -> int:

@@ -24,15 +24,14 @@ import numpy as np
 
 from tile_oracle.arch.time_bound import impossible
 from tile_oracle.device.audit import Audit
-from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
+from tile_oracle.device.base import Device, KernelFailed, ProblemRefused
 from tile_oracle.device.timing import CENSORED, Timing, summarise, time_kernel
-from tile_oracle.measure.commands import Apply, Command, Final, Load, Open, Quit, Run, command_in
+from tile_oracle.measure.commands import Command, Final, Load, Open, Quit, Run, command_in
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.record.attempts import AttemptSlot
-from tile_oracle.targets.base import DataFiles
 
 _IDLE_SECONDS = 0.25
 
@@ -81,8 +80,6 @@ class Worker:
                 self._load(command)
             case Run():
                 self._run(command)
-            case Apply():
-                self._apply(command)
             case Final():
                 self._final(command)
 
@@ -170,27 +167,6 @@ class Worker:
         answer["check_ms"] = 1e3 * max(0.0, check_s - samples_s)
         self._finish(answer | {"kernel_seconds": spent_s}, command.token)
 
-    def _apply(self, command: Apply) -> None:
-        """Runs a kernel once on data from files."""
-        device = self._device
-        self._begin(command.id)
-        before = device.kernel_seconds
-        data = DataFiles(*(Path(name) for name in (command.first, command.second, command.out)))
-        try:
-            result = device.apply(problem_from_row(command.problem), Path(command.binary), data)
-        except (ProblemRefused, MemoryError) as error:
-            result = CheckResult("unsupported", str(error) or "not enough memory")
-        self._finish(
-            {
-                "done": command.id,
-                "status": result.status,
-                "detail": result.detail,
-                "tainted": result.tainted,
-                "kernel_seconds": device.kernel_seconds - before,
-            },
-            command.token,
-        )
-
     def _final(self, command: Final) -> None:
         """Times the leaders interleaved, in several passes, so that drift affects all of them alike."""
         device = self._device
@@ -253,7 +229,7 @@ class Worker:
             path = self._binaries[text] = Path(text)
         return path
 
-    def _begin(self, identity: int, kernel: str = "") -> None:
+    def _begin(self, identity: int, kernel: str) -> None:
         self._device.claim()  # first, so that waiting for another session does not count as kernel time
         self._audit.begin()
         self._announce(identity, kernel)

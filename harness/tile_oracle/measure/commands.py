@@ -52,18 +52,6 @@ class Run(_Command):
     token: str = ""
 
 
-class Apply(_Command):
-    """Run a kernel once on data in files."""
-
-    id: int
-    binary: str
-    problem: dict[str, Any]
-    first: str
-    second: str
-    out: str
-    token: str = ""
-
-
 class Turn(Struct):
     """One kernel of Final. count: its samples in each pass."""
 
@@ -82,7 +70,7 @@ class Final(_Command):
     doubtful: list[int]
 
 
-RunsKernels = Run | Apply | Final
+RunsKernels = Run | Final
 Command = Quit | Open | Load | RunsKernels
 
 

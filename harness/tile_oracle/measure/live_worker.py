@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tile_oracle.measure.child import Child
-from tile_oracle.measure.commands import Apply, Final, Load, Open, Run, RunsKernels, Turn
+from tile_oracle.measure.commands import Final, Load, Open, Run, RunsKernels, Turn
 from tile_oracle.measure.messages import Conversation, checked
 from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from tile_oracle.problem import Problem
@@ -77,7 +77,7 @@ class LiveWorker:
 
     def run(self, command: RunsKernels) -> None:
         """Sends a command that the worker answers with results, one for each identity in it."""
-        runs: Sequence[Run | Apply | Turn] = command.runs if isinstance(command, Final) else [command]
+        runs: Sequence[Run | Turn] = command.runs if isinstance(command, Final) else [command]
         for one in runs:
             one.token = secrets.token_hex(8)
         # A dead worker may have left messages to read, which also tell the kernel it died in. Its death

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.compiling.compiler_message import shortened
-from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.answer import has_spoilt_its_worker, measurement_of, misbehaviour
-from tile_oracle.measure.commands import Apply, Final, Run, Turn
+from tile_oracle.measure.commands import Final, Run, Turn
 from tile_oracle.measure.containment import Containment
 from tile_oracle.measure.kernel_order import KernelOrder
 from tile_oracle.measure.leaders import (
@@ -39,27 +38,15 @@ from tile_oracle.measure.leaders import (
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.row import row_of
 from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.measure.worker_link import MOST_UNEXPLAINED_DEATHS, Died, Lost, Refused, WorkerLink
+from tile_oracle.measure.worker_link import Died, Lost, Refused, WorkerLink
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
-from tile_oracle.targets.base import DataFiles
 from tile_oracle.targets.target import Target
 
 _WINDOW = 8
 """Number of kernels sent to the worker in advance, so that it never waits for the parent."""
 _LOG_CHARACTERS = 2000
 """Length limit of a compiler's log in a record's detail."""
-
-
-@dataclass(frozen=True)
-class Applied:
-    """The outcome of a kernel on a caller's data.
-
-    status: ok, unsupported, build_error, wrong, crash or timeout.
-    """
-
-    status: str
-    detail: str
 
 
 @dataclass
@@ -114,31 +101,6 @@ class Supervisor(WorkerLink):
         waited_s, self._build_wait_s = self._build_wait_s, 0.0
         row = row_of(measurement, self.target, self.settings, self.device)
         return row | {"build_wait_ms": round(1000.0 * waited_s, 3)}
-
-    # ---- a caller's own data ------------------------------------------------------------------
-
-    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> Applied:
-        """Runs a kernel once on a caller's data. A crash or timeout is an outcome, not an error.
-
-        Must not be called during a sweep. Raises TargetError when no worker can be started.
-        """
-        assert not self.is_busy, "a sweep is under way"
-        for _ in range(MOST_UNEXPLAINED_DEATHS):
-            try:
-                self.ensure_worker()
-                files = map(str, (data.first, data.second, data.out))
-                self.live_worker.run(Apply(next(self.ids), str(binary), problem.as_row(), *files))
-                answer = self.next_result(problem)
-            except Lost as lost:
-                raise TargetError(f"target {self.target.name} cannot run anything: {lost}") from None
-            except Died as died:
-                if died.job_id is None:
-                    continue
-                return Applied(died.status, str(died.detail))
-            if has_spoilt_its_worker(answer):
-                self.drop()
-            return Applied(*(misbehaviour(answer) or (answer["status"], answer["detail"])))
-        raise TargetError(f"target {self.target.name}: the worker died repeatedly before the kernel ran")
 
     # ---- one problem ------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from tile_oracle.record.attempts import Attempts
 from tile_oracle.targets.base import DeviceInfo
 from tile_oracle.targets.target import Target
 
-MOST_UNEXPLAINED_DEATHS = 3
+_MOST_UNEXPLAINED_DEATHS = 3
 """Successive deaths of the worker without a running kernel, after which the device counts as lost."""
 _BUDGETS_AT_MOST = 4
 """Budgets that a noisy kernel may take: three for samples, and the warm-up."""
@@ -100,13 +100,6 @@ class WorkerLink:
     def is_busy(self) -> bool:
         """Whether results of the worker are outstanding."""
         return self._worker is not None and self._worker.is_busy
-
-    def ensure_worker(self) -> None:
-        """Starts a worker if there is none. Raises Lost."""
-        if self.lost is not None:
-            raise Lost(self.lost)
-        if self._worker is None:
-            self._start()
 
     def open(self) -> DeviceInfo:
         """Starts the worker and opens the device. Raises DeviceMissingError when that fails."""
@@ -182,7 +175,7 @@ class WorkerLink:
         """Ensures a worker that has the problem loaded. Raises Refused or Lost."""
         if self.lost is not None:
             raise Lost(self.lost)
-        if self._unexplained >= MOST_UNEXPLAINED_DEATHS:
+        if self._unexplained >= _MOST_UNEXPLAINED_DEATHS:
             raise Lost(f"the worker died {self._unexplained} times in a row while no kernel ran")
         death = ""
         for _ in range(2):

@@ -58,14 +58,6 @@ Belongs = Callable[[Any], bool]
 """Whether a problem of the operation is in a slice."""
 
 
-@dataclass(frozen=True)
-class Argument:
-    """An array that a kernel reads or writes. axes: in C order (`N Hi Wi G C/G`)."""
-
-    name: str
-    axes: str
-
-
 class RuleBlock(Protocol):
     """One block of a rule set, which proposes the cross product of its lists."""
 
@@ -136,8 +128,6 @@ class Operation:
     operands that the result depends on, so that an impossible time is found; None: no time is.
     on_gpu: its part for launching kernels on a GPU; None if they run on no GPU.
     triton_view: what declarations of Triton kernels see of its problems; None without such kernels.
-    arguments: both operands and the result of a problem, as arrays for `Registry.run`; None if it takes no
-    arrays.
     features: the features of its models; None without models.
     search: its kernels as combinations of choices; None if they cannot be searched.
     derived_columns: properties of its problems that imported tables may have instead of fields.
@@ -182,7 +172,6 @@ class Operation:
     least_work: Callable[[Any], tuple[float, int]] | None = None
     on_gpu: Callable[[], OnGpu] | None = None
     triton_view: Callable[[], type[ProblemView]] | None = None
-    arguments: Callable[[Any], tuple[Argument, Argument, Argument]] | None = None
     features: Callable[[], OperationFeatures] | None = None
     search: Callable[[], SearchAxes] | None = None
     derived_columns: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
-"""Kernel selection in a running program: pick a kernel, and run it."""
+"""Kernel selection in a running program."""
 
-from tile_oracle.registry.registry import Failed, Pick, Registry, RunResult
+from tile_oracle.registry.registry import Pick, Registry
 
-__all__ = ["Failed", "Pick", "Registry", "RunResult"]
+__all__ = ["Pick", "Registry"]

@@ -1,4 +1,4 @@
-"""`Registry`: picks the kernel for a problem, by a model that is loaded once, and runs it."""
+"""`Registry`: picks the kernel for a problem, by a model that is loaded once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy.typing as npt
-
-from tile_oracle.compiling.kernel_source import NATIVE, KernelSource
+from tile_oracle.arch import load_arch
+from tile_oracle.compiling.kernel_source import CK_TILE, NATIVE, KernelSource
 from tile_oracle.compiling.source_providers import open_kernel_source
-from tile_oracle.errors import BuildError, ModelError, NoModelError, TargetError
+from tile_oracle.errors import BuildError, KernelError, ModelError, NoModelError, TargetError
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.model.fitting_model import ModelsFor, models_for, named_for, pool_of_model
 from tile_oracle.model.made_by import MadeBy, travel_note
 from tile_oracle.model.model_folder import read_spec
@@ -24,8 +22,6 @@ from tile_oracle.model.predictor import Predictor, check_problem
 from tile_oracle.model.store import model_places
 from tile_oracle.pool import listed_pool, pool_of_kind
 from tile_oracle.problem import Kind, Problem, kind_text
-from tile_oracle.registry.machine import Machine
-from tile_oracle.registry.operands import read_output, shared_files, taken_operands
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.targets import TargetOptions, resolve_target
 from tile_oracle.targets.target import Target
@@ -41,33 +37,6 @@ class Pick:
     kernel: Kernel
     model: str
     predicted_tflops: float | None = None
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A picked kernel that did not run. status: one of tile_oracle.record.schema.STATUSES."""
-
-    kernel: Kernel
-    status: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """The outcome of a run.
-
-    output: the result in the dtype's storage format, with the shape `operand_shapes[2]` of the problem. pick:
-    the kernel that ran. failed: earlier picks, which failed. cached: whether the binary was already built.
-    """
-
-    output: npt.NDArray[Any]
-    pick: Pick
-    failed: tuple[Failed, ...] = ()
-    cached: bool = True
-
-    @property
-    def kernel(self) -> Kernel:
-        return self.pick.kernel
 
 
 Rank = Callable[[Problem, int | None], Sequence[tuple[Kernel, float]]]
@@ -178,19 +147,14 @@ def load_candidates(
     return Candidates(pool, by_python, name, PYTHON, "", order_only, folder, predictor)
 
 
-_TRIES = 3
-"""Kernels that a run tries at most. If this many picks fail, they probably have a common cause."""
-
 _LOG = "tile_oracle.registry"
 
 
 class Registry:
-    """Picks and runs kernels on one target or, with `arch` alone, picks for an architecture that is not
-    present.
+    """Picks kernels for one target or, with `arch` alone, for an architecture that is not present.
 
-    Models and pools are read once, at the first problem of a kind. Picking is thread-safe;
-    runs are serialized. Use it as a context manager or call `close`, which ends the worker
-    process in which kernels run.
+    Models and pools are read once, at the first problem of a kind. Picking is thread-safe. Use it as a
+    context manager or call `close`.
     """
 
     def __init__(
@@ -203,7 +167,6 @@ class Registry:
         models: Path | str | None = None,
         engine: str = AUTO,
         options: TargetOptions | None = None,
-        settings: SweepSettings | None = None,
     ) -> None:
         """kernels: a rule set (default, full, tiny, a .json file), or the candidates themselves; by default
         the rule set `default`, and for an architecture that is not present, without a kernel source, what
@@ -225,8 +188,9 @@ class Registry:
         self.arch = arch if self.target is None else self.target.arch
         # Each distinct line once.
         self._say: Callable[[str], None] = cache(partial(logging.getLogger(_LOG).warning, "%s"))
-        source = _source_elsewhere(self.target, self.arch or "", options)
-        self._machine = Machine(self.target, self.arch or "", settings or SweepSettings(), source)
+        source = self._source = _source_elsewhere(self.target, self.arch or "", options)
+        known = load_arch(self.arch or "")
+        self._limits = known.unlisted if source is not None and source.implementation == CK_TILE else known
         if kernels is None and (self.target is not None or source is not None):
             kernels = "default"
         if engine not in ENGINES:
@@ -253,12 +217,12 @@ class Registry:
         return [pick for _, pick in zip(range(k), picks, strict=False)] if k is not None else list(picks)
 
     def _picks(self, problem: Problem, k: int | None = 1) -> Iterator[Pick]:
-        """Yields distinct picks, best first, without kernels that failed on the machine; at least one.
+        """Yields distinct picks, best first; at least one.
 
         k: the expected number of picks (None: all), a hint; further picks are computed lazily. Raises what
         `Registry.select` raises.
         """
-        candidates, found = self.candidates(problem), False
+        candidates, found, refused = self.candidates(problem), False, ""
         if candidates.rank is None:
             there = "" if self.arch == "cpu" else "on such a GPU "
             tune = f"{there}`tile-oracle tune {problem.id} --target {self.arch}`"
@@ -267,21 +231,23 @@ class Registry:
         for asked in (k, None):
             ranked = candidates.rank(problem, asked)
             for kernel, tflops in ranked[passed:]:
-                if self._machine.may_run(kernel, problem):
+                refusal = self._refusal(kernel, problem)
+                if refusal is None:
                     found = True
                     yield Pick(kernel, candidates.model, None if candidates.order_only else tflops)
+                refused = refused or refusal or ""
             if asked is None or len(ranked) < asked:
                 break
-            # Rare: the first k were refused or failed. Ties keep their order.
+            # Rare: the first k were refused. Ties keep their order.
             passed = len(ranked)
         if not found:
-            raise TargetError(
-                f"no kernel of the pool can run {problem.id}: {self._why_none(problem, candidates)}"
-            )
+            raise TargetError(f"no kernel of the pool can run {problem.id}: {refused}")
 
-    def _why_none(self, problem: Problem, candidates: Candidates) -> str:
-        reasons = (self._machine.arch.problem_refusal(kernel, problem) for kernel in candidates.kernels)
-        return next((reason for reason in reasons if reason is not None), "those that could have failed here")
+    def _refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        """Returns why the kernel source has no code of the kernel for the problem, or the architecture's
+        limits forbid it; None: it can run."""
+        refusal = None if self._source is None else self._source.refusal(kernel, problem)
+        return self._limits.problem_refusal(kernel, problem) if refusal is None else refusal
 
     def candidates(self, problem: Problem) -> Candidates:
         """Returns the pool of the problem's kind, and its ranker.
@@ -297,14 +263,14 @@ class Registry:
         return found
 
     def _load(self, problem: Problem) -> Candidates:
-        arch = self._machine.arch
+        arch = self._limits
         kernels: Sequence[Kernel] = ()
         if isinstance(self._kernels, str):
-            if self._machine.source is not None:
-                kernels = self._machine.source.pool(problem.kind, self._kernels)
+            if self._source is not None:
+                kernels = self._source.pool(problem.kind, self._kernels)
             else:
                 kernels = (
-                    # Kernels in Triton are picked; a registry that runs kernels builds none of them.
+                    # A list's kernels in Triton are picked; a target without their source builds none.
                     listed_pool(problem.kind, arch, self._kernels)
                     if self.target is None
                     else pool_of_kind(problem.kind, arch, self._kernels)
@@ -314,10 +280,10 @@ class Registry:
         models = self._models_for(problem.kind, kernels)
         if self._kernels is None:
             own = () if models.folder is None else pool_of_model(models.folder, problem.kind)
-            kernels = own or pool_of_kind(problem.kind, self._machine.arch)
+            kernels = own or pool_of_kind(problem.kind, arch)
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {arch.name}")
-        without_code = [self._machine.without_code(kernel) for kernel in kernels]
+        without_code = [self._without_code(kernel) for kernel in kernels]
         if all(without_code):
             raise ModelError(
                 f"the kernel source has no code for the {len(kernels)} kernels of the pool for "
@@ -332,47 +298,40 @@ class Registry:
             self._engine,
             self._say,
         )
-        return replace(loaded, here=self._machine.made_by, models=models)
+        return replace(loaded, here=self._made_by, models=models)
+
+    def _without_code(self, kernel: Kernel) -> str:
+        """Returns why the kernel source has no code for the kernel; "" when it has."""
+        try:
+            if self._source is not None:
+                self._source.unit(kernel)
+        except KernelError as error:
+            return str(error)
+        return ""
+
+    @property
+    def _device_name(self) -> str:
+        """The device's name if it is known without opening the device, else ""."""
+        return "" if self.target is None else self.target.device_name
+
+    @property
+    def _made_by(self) -> MadeBy:
+        """What builds and runs kernels here, as far as it is known without opening the device."""
+        builder = None if self.target is None else self.target.builder
+        toolchain = None if builder is None else builder.toolchain
+        return MadeBy.of_names("" if toolchain is None else toolchain.identity, self._device_name)
 
     def _models_for(self, kind: Kind, kernels: Sequence[Kernel]) -> ModelsFor:
-        arch, device = self._machine.arch.name, self._machine.device_name
+        arch, device = self._limits.name, self._device_name
         if self._model is not None:
             return named_for(self._model, kind, arch, kernels)
         places = model_places(self._models, arch, self.target is None)
         return models_for(kind, arch, places, kernels=kernels, device=device)
 
-    def run(self, problem: Problem, *operands: npt.NDArray[Any], **named: npt.NDArray[Any]) -> RunResult:
-        """Picks a kernel, builds it if necessary, and runs it once on the caller's arrays in the worker
-        process.
-
-        Operands are given by position or by name: `x, w` (forward), `dy, w` (bwd_data), `x, dy` (bwd_weight),
-        `a, b` (GEMM); see registry.operands for shapes and memory layout. If a kernel does not build,
-        crashes, hangs or writes out of bounds, the next pick is tried, and this registry does not pick the
-        failed one for the problem again.
-
-        Raises OperandError for arrays that do not match the problem, TargetError if no kernel runs.
-        """
-        self._machine.target_to("run kernels")
-        first, second = taken_operands(problem, operands, named)
-        failed: list[Failed] = []
-        with self._machine.turn, shared_files(problem, first, second) as data:
-            for _, pick in zip(range(_TRIES), self._picks(problem), strict=False):
-                ended, cached = self._machine.apply(problem, pick.kernel, data)
-                if ended.status == "ok":
-                    return RunResult(read_output(problem, data), pick, tuple(failed), cached)
-                failed.append(Failed(pick.kernel, ended.status, ended.detail))
-                self._machine.exclude(pick.kernel, problem)
-                what = f"{ended.status}: {ended.detail}"
-                self._say(f"{pick.kernel.name} on {problem.id}: {what}; the next pick is tried")
-        reasons = "; ".join(f"{one.kernel.name}: {one.status}: {one.detail}" for one in failed)
-        raise TargetError(f"no kernel runs {problem.id}: {reasons[-1500:] or 'there is none'}")
-
     def close(self) -> None:
-        """Ends the worker and, unless the target was given, its compilers. May be called twice."""
-        with self._machine.turn:
-            self._machine.close()
-            if self.target is not None and self._owns_target:
-                self.target.close()
+        """Ends the target's compilers, unless the target was given. May be called twice."""
+        if self.target is not None and self._owns_target:
+            self.target.close()
 
     def __enter__(self) -> Registry:
         return self

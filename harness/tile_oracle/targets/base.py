@@ -33,15 +33,3 @@ class DeviceInfo:
 
     name: str
     driver: str
-
-
-@dataclass(frozen=True)
-class DataFiles:
-    """Files with a caller's data: both operands, and the output once a kernel has run.
-
-    Each file holds exactly one tensor of `operand_shapes`, in C order and in the dtype's storage format.
-    """
-
-    first: Path
-    second: Path
-    out: Path

@@ -9,7 +9,7 @@ from tile_oracle.operation.part import deferred, part
 from tile_oracle.operations.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operations.gemm.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
-from tile_oracle.operations.gemm.words import GEMM_SLICES, GEMM_TERMS, arguments
+from tile_oracle.operations.gemm.words import GEMM_SLICES, GEMM_TERMS
 from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
 
 
@@ -43,7 +43,6 @@ GEMM = Operation(
     least_work=least_work_of_products,
     on_gpu=part(".on_gpu", __package__),
     triton_view=part(".triton_view:GemmView", __package__),
-    arguments=arguments,
     terms=GEMM_TERMS,
     features=part("tile_oracle.features.schemas:GEMM_FEATURES"),
     search=part(".search", __package__),

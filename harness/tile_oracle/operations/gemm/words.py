@@ -1,4 +1,4 @@
-"""The words for GEMMs: names and axes of their arrays, slices, and terms in names of kernels."""
+"""The words for GEMMs: slices, and terms in names of kernels."""
 
 from __future__ import annotations
 
@@ -7,21 +7,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from tile_oracle.operation.descriptor import Argument, Belongs
-from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
-
-_AXES = {"a": ("M K", "K M"), "b": ("K N", "N K"), "c": ("M N", "N M")}
-"""Axes of the row-major (r) and column-major (c) array."""
-
-
-def arguments(problem: GemmProblem) -> tuple[Argument, Argument, Argument]:
-    """Returns both operands and the result."""
-    a, b, c = (
-        Argument(name, by_row if order == "r" else by_column)
-        for (name, (by_row, by_column)), order in zip(_AXES.items(), problem.layout, strict=True)
-    )
-    return a, b, c
-
+from tile_oracle.operation.descriptor import Belongs
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS
 
 # ---- Slices of GEMMs, for describing problem sets and breaking down results ----------------------
 

@@ -12,7 +12,7 @@ from tile_oracle.operation.part import deferred, part
 from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
 from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel, parse_grouped_conv_name
 from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
-from tile_oracle.operations.grouped_conv.words import CONV_SLICES, CONV_TERMS, FOREIGN_COLUMNS, arguments
+from tile_oracle.operations.grouped_conv.words import CONV_SLICES, CONV_TERMS, FOREIGN_COLUMNS
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
@@ -78,7 +78,6 @@ GROUPED_CONV = Operation(
     least_work=deferred(".least_work:least_work", __package__),
     on_gpu=part(".on_gpu", __package__),
     triton_view=part(".triton_view:GroupedConvView", __package__),
-    arguments=arguments,
     terms=CONV_TERMS,
     features=part("tile_oracle.features.schemas:GROUPED_CONV_FEATURES"),
     search=part(".search", __package__),
